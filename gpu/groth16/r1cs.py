@@ -1,0 +1,117 @@
+"""circom's `.r1cs`: the constraints <A,w> * <B,w> = <C,w> (github.com/iden3/r1csfile/blob/master/doc/r1cs_bin_format.md)."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gpu.curve.params import Curve, curve_by_order
+from gpu.groth16.binfile import BinFile, Kind, container
+
+R1CS = Kind(
+    b"r1cs",
+    1,
+    {1: "header", 2: "constraints", 3: "labels"},
+    "compile the circuit again (circom --r1cs, or provefleet circuit)",
+)
+N8 = 32
+
+Combination = Sequence[tuple[int, int]]
+"""A sparse linear combination: (wire, coefficient) pairs."""
+
+Constraint = tuple[Combination, Combination, Combination]
+
+
+@dataclass(frozen=True)
+class R1csFacts:
+    """The header. Wires are: one, outputs, public inputs, private inputs, the rest."""
+
+    curve: Curve
+    n_wires: int
+    n_pub_out: int
+    n_pub_in: int
+    n_prv_in: int
+    n_labels: int
+    n_constraints: int
+
+    @property
+    def n_public(self) -> int:
+        return self.n_pub_out + self.n_pub_in
+
+
+def open_r1cs(path: str | os.PathLike[str]) -> tuple[BinFile, R1csFacts]:
+    """The mapped file and its header. BadFile for a foreign, truncated or forged one."""
+    file = BinFile(path, R1CS)
+    n8 = file.u32(1, 0)
+    if n8 != N8:
+        raise file.bad(1, f"coefficients of {n8} bytes, {N8} expected")
+    curve = curve_by_order(file.integer(1, 4, n8))
+    if curve is None:
+        raise file.bad(1, "the field is neither BN254's nor BLS12-381's")
+    file.expect_length(1, n8 + 32, "its fields")
+    wires, pub_out, pub_in, prv_in, labels, constraints = struct.unpack_from("<IIIIQI", file.section(1), 4 + n8)
+    if wires < 1 + pub_out + pub_in + prv_in:
+        raise file.bad(1, f"{wires} wires cannot hold {pub_out} outputs and {pub_in}+{prv_in} inputs")
+    if constraints == 0 or file.length(2) < 12 * constraints:
+        raise file.bad(2, f"{file.length(2)} bytes cannot hold {constraints} constraints")
+    file.expect_length(3, 8 * wires, f"{wires} wires")
+    return file, R1csFacts(curve, wires, pub_out, pub_in, prv_in, labels, constraints)
+
+
+def constraints_of(file: BinFile, facts: R1csFacts) -> Iterator[Constraint]:
+    """Every constraint in order. BadFile at the first index or coefficient out of range, or where the section ends."""
+    data = file.section(2)
+    at = 0
+    for number in range(facts.n_constraints):
+        triple = []
+        for _ in range(3):
+            combination, at = _combination(file, facts, data, at, number)
+            triple.append(combination)
+        yield triple[0], triple[1], triple[2]
+    if at != len(data):
+        raise file.bad(2, f"{len(data) - at} bytes follow the last constraint")
+
+
+def _combination(
+    file: BinFile, facts: R1csFacts, data: memoryview, at: int, number: int
+) -> tuple[list[tuple[int, int]], int]:
+    if at + 4 > len(data):
+        raise file.bad(2, f"ends inside constraint {number}")
+    count = struct.unpack_from("<I", data, at)[0]
+    at += 4
+    if count * (4 + N8) > len(data) - at:
+        raise file.bad(2, f"ends inside constraint {number}, which claims {count} terms")
+    out = []
+    for _ in range(count):
+        wire = struct.unpack_from("<I", data, at)[0]
+        value = int.from_bytes(data[at + 4 : at + 4 + N8], "little")
+        if wire >= facts.n_wires:
+            raise file.bad(2, f"constraint {number} names wire {wire} of {facts.n_wires}")
+        if value >= facts.curve.r:
+            raise file.bad(2, f"constraint {number} has a coefficient not below the field's modulus")
+        out.append((wire, value))
+        at += 4 + N8
+    return out, at
+
+
+def r1cs_bytes(facts: R1csFacts, constraints: Iterable[Constraint], labels: Sequence[int]) -> bytes:
+    """The content of an `.r1cs` file, sections in circom's order (constraints, header, labels)."""
+    header = struct.pack("<I", N8) + facts.curve.r.to_bytes(N8, "little")
+    header += struct.pack(
+        "<IIIIQI",
+        facts.n_wires,
+        facts.n_pub_out,
+        facts.n_pub_in,
+        facts.n_prv_in,
+        facts.n_labels,
+        facts.n_constraints,
+    )
+    body = bytearray()
+    for triple in constraints:
+        for combination in triple:
+            body += struct.pack("<I", len(combination))
+            for wire, value in combination:
+                body += struct.pack("<I", wire) + value.to_bytes(N8, "little")
+    return container(R1CS, [(2, bytes(body)), (1, header), (3, struct.pack(f"<{len(labels)}Q", *labels))])
