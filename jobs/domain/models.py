@@ -1,0 +1,306 @@
+"""The tables. Times are UTC milliseconds since the epoch (`*_ms`), money is dollars, ids are lower-case hex.
+
+Integers for time, because SQLite has no time type and both databases must compare alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, MetaData, String, Text, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+Json = dict[str, Any]
+ID = String(32)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map: ClassVar = {int: BigInteger().with_variant(Integer(), "sqlite"), Json: JSON}
+
+
+class Claimed:
+    """Columns of a row that jobs work on: one job at a time holds `claim_token` until `claim_until_ms`;
+    `wake_at_ms` is when reconcile enqueues the next step, whatever became of Redis."""
+
+    claim_token: Mapped[str | None] = mapped_column(ID)
+    claim_until_ms: Mapped[int | None]
+    wake_at_ms: Mapped[int | None] = mapped_column(index=True)
+    job_attempt: Mapped[int] = mapped_column(default=0)
+
+
+class Controller(Base):
+    """One row: who we are to the marketplace. The id is part of every label."""
+
+    __tablename__ = "controller"
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    created_ms: Mapped[int]
+
+
+class Leader(Base):
+    """A named role that one process holds at a time."""
+
+    __tablename__ = "leaders"
+    role: Mapped[str] = mapped_column(String(32), primary_key=True)
+    holder: Mapped[str] = mapped_column(String(128))
+    expires_ms: Mapped[int]
+
+
+class User(Base):
+    __tablename__ = "users"
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    name: Mapped[str] = mapped_column(String(64), unique=True)
+    password_hash: Mapped[str] = mapped_column(String(256))
+    role: Mapped[str] = mapped_column(String(16))
+    must_change_password: Mapped[bool] = mapped_column(default=False)
+    disabled: Mapped[bool] = mapped_column(default=False)
+    created_ms: Mapped[int]
+
+
+class UserSession(Base):
+    """A signed-in browser. Only the hash of its token is kept."""
+
+    __tablename__ = "user_sessions"
+    token_sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    created_ms: Mapped[int]
+    seen_ms: Mapped[int]
+    user: Mapped[User] = relationship()
+
+
+class Input(Base):
+    """A proving key or witness: uploaded, or made here from a built-in circuit.
+
+    `state`: making | ready | refused. `facts` come from the file itself (curve, n_public, n_vars, domain).
+    `circuit` is set, and unique, for what we make ourselves, e.g. `chain/4096/bls12381`.
+    """
+
+    __tablename__ = "inputs"
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16))
+    name: Mapped[str] = mapped_column(String(200))
+    state: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str] = mapped_column(Text, default="")
+    sha256: Mapped[str] = mapped_column(String(64), default="", index=True)
+    size_bytes: Mapped[int] = mapped_column(default=0)
+    object_key: Mapped[str] = mapped_column(String(300), default="")
+    circuit: Mapped[str | None] = mapped_column(String(100), unique=True)
+    facts: Mapped[Json] = mapped_column(default=dict)
+    vkey: Mapped[Json | None]
+    created_by: Mapped[str] = mapped_column(String(64))
+    created_ms: Mapped[int] = mapped_column(index=True)
+
+
+class Offer(Base):
+    """What a provider would rent, as the last scan saw it. Rows of the newest complete scan have `gone_ms` NULL."""
+
+    __tablename__ = "offers"
+    provider: Mapped[str] = mapped_column(String(16), primary_key=True)
+    offer_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    machine_id: Mapped[str] = mapped_column(String(64), index=True)
+    host_id: Mapped[str] = mapped_column(String(64), default="")
+    gpu_model: Mapped[str] = mapped_column(String(100), default="")
+    num_gpus: Mapped[int] = mapped_column(default=0)
+    gpu_ram_bytes: Mapped[int] = mapped_column(default=0)
+    cpu_model: Mapped[str] = mapped_column(String(200), default="")
+    cpu_cores: Mapped[int] = mapped_column(default=0)
+    ram_bytes: Mapped[int] = mapped_column(default=0)
+    disk_bytes: Mapped[int] = mapped_column(default=0)
+    dollars_per_hour: Mapped[float]
+    location: Mapped[str] = mapped_column(String(64), default="")
+    facts: Mapped[Json] = mapped_column(default=dict)
+    seen_ms: Mapped[int]
+    gone_ms: Mapped[int | None]
+
+
+class Machine(Base):
+    """The physical machine, keyed as the provider numbers it; what we learned about it outlives every offer."""
+
+    __tablename__ = "machines"
+    provider: Mapped[str] = mapped_column(String(16), primary_key=True)
+    machine_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    host_id: Mapped[str] = mapped_column(String(64), default="")
+    description: Mapped[str] = mapped_column(String(300), default="")
+    mark: Mapped[str] = mapped_column(String(16), default="")
+    mark_reason: Mapped[str] = mapped_column(Text, default="")
+    mark_run_id: Mapped[str | None] = mapped_column(ID)
+    proofs_per_hour: Mapped[float | None]
+    measured_ms: Mapped[int | None]
+    first_seen_ms: Mapped[int]
+    last_seen_ms: Mapped[int]
+
+
+class Run(Claimed, Base):
+    """What an operator asked for. `inputs`: {"circuit": "chain/4096/bls12381"} or {"zkey": input id, "witnesses": [input ids]}.
+
+    `result`: rate and interval on the controller's clock, the machine's own figures beside them.
+    """
+
+    __tablename__ = "runs"
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16))
+    payload: Mapped[str] = mapped_column(String(32))
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    stage: Mapped[str] = mapped_column(String(32), default="")
+    reason: Mapped[str] = mapped_column(Text, default="")
+    inputs: Mapped[Json] = mapped_column(default=dict)
+    zkey_id: Mapped[str | None] = mapped_column(ForeignKey("inputs.id"))
+    provider: Mapped[str] = mapped_column(String(16))
+    offer_id: Mapped[str | None] = mapped_column(String(64))
+    max_dollars_per_hour: Mapped[float | None]
+    max_dollars: Mapped[float | None]
+    max_duration_s: Mapped[int]
+    min_proofs_per_hour: Mapped[float | None]
+    proofs: Mapped[int]
+    concurrency: Mapped[int]
+    partition_workers: Mapped[int]
+    lease_s: Mapped[int]
+    result: Mapped[Json] = mapped_column(default=dict)
+    rentals: Mapped[int] = mapped_column(default=0)
+    request_id: Mapped[str | None] = mapped_column(String(64), unique=True)
+    created_by: Mapped[str] = mapped_column(String(64))
+    created_ms: Mapped[int] = mapped_column(index=True)
+    started_ms: Mapped[int | None]
+    ended_ms: Mapped[int | None]
+    zkey: Mapped[Input | None] = relationship()
+    instances: Mapped[list[Instance]] = relationship(back_populates="run", order_by="Instance.created_ms")
+
+
+class Instance(Claimed, Base):
+    """One rental: from the intent, committed before the provider is called, to the proof that it is gone.
+
+    `stage_deadline_ms` bounds the stage; `moved_ms` is when the payload last advanced (our clock).
+    `evidence` is '' until sealing ends, then complete | gaps | vanished | empty; `evidence_sha256` is the sealed
+    bundle's; `evidence_gap` says what could not be sealed, and why; `forced_by` is the operator who forced a destroy.
+    """
+
+    __tablename__ = "instances"
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    run_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id"), index=True)
+    label: Mapped[str] = mapped_column(String(100), unique=True)
+    provider: Mapped[str] = mapped_column(String(16))
+    offer_id: Mapped[str] = mapped_column(String(64))
+    machine_id: Mapped[str] = mapped_column(String(64), default="", index=True)
+    host_id: Mapped[str] = mapped_column(String(64), default="")
+    provider_id: Mapped[str | None] = mapped_column(String(64))
+    provider_status: Mapped[str] = mapped_column(String(64), default="")
+    missed_lists: Mapped[int] = mapped_column(default=0)
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    state_ms: Mapped[int]
+    reason: Mapped[str] = mapped_column(Text, default="")
+    stage: Mapped[str] = mapped_column(String(16), default="loading")
+    stage_ms: Mapped[int]
+    stage_deadline_ms: Mapped[int]
+    moved_ms: Mapped[int]
+    progress: Mapped[Json] = mapped_column(default=dict)
+    round: Mapped[int] = mapped_column(default=1)
+    dollars_per_hour: Mapped[float]
+    reserved_dollars: Mapped[float]
+    spent_dollars: Mapped[float] = mapped_column(default=0.0)
+    bootstrap_sha256: Mapped[str] = mapped_column(String(64), default="")
+    token_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)
+    lease_expires_ms: Mapped[int | None]
+    heard_ms: Mapped[int | None]
+    facts: Mapped[Json] = mapped_column(default=dict)
+    telemetry: Mapped[Json] = mapped_column(default=dict)
+    image_expected: Mapped[str] = mapped_column(String(200), default="")
+    image_ran: Mapped[str] = mapped_column(String(200), default="")
+    agent_manifest: Mapped[Json | None]
+    vanished_ms: Mapped[int | None]
+    evidence: Mapped[str] = mapped_column(String(16), default="")
+    evidence_text: Mapped[str] = mapped_column(Text, default="")
+    evidence_sha256: Mapped[str | None] = mapped_column(String(64))
+    evidence_gap: Mapped[str | None] = mapped_column(Text)
+    evidence_deadline_ms: Mapped[int | None]
+    forced_by: Mapped[str | None] = mapped_column(String(64))
+    delete_sent_ms: Mapped[int | None]
+    absent_lists: Mapped[int] = mapped_column(default=0)
+    absent_ms: Mapped[int | None]
+    created_ms: Mapped[int] = mapped_column(index=True)
+    rented_ms: Mapped[int | None]
+    ended_ms: Mapped[int | None]
+    run: Mapped[Run | None] = relationship(back_populates="instances")
+
+
+class Chunk(Base):
+    """One archived chunk of one stream (`logs.wire.ChunkRecord`); its bytes are in S3."""
+
+    __tablename__ = "chunks"
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"), primary_key=True)
+    stream: Mapped[str] = mapped_column(String(32), primary_key=True)
+    seq: Mapped[int] = mapped_column(primary_key=True)
+    first_line: Mapped[int]
+    lines: Mapped[int]
+    t_first_ms: Mapped[int]
+    t_last_ms: Mapped[int]
+    raw_bytes: Mapped[int]
+    raw_sha256: Mapped[str] = mapped_column(String(64))
+    prev_sha256: Mapped[str] = mapped_column(String(64))
+    stored_bytes: Mapped[int]
+    received_ms: Mapped[int]
+
+
+class Artifact(Base):
+    __tablename__ = "artifacts"
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    size_bytes: Mapped[int]
+    sha256: Mapped[str] = mapped_column(String(64))
+    object_key: Mapped[str] = mapped_column(String(400))
+    created_ms: Mapped[int]
+
+
+class Proof(Base):
+    """Proof `index` of a run in one round: what was asked, what came, whether it holds.
+
+    `pulled_ms` and `received_ms` are the controller's clock, `machine_ms` the machine's own figure.
+    `verdict`: '' (not looked at) | valid | invalid | error.
+    """
+
+    __tablename__ = "proofs"
+    __table_args__ = (
+        UniqueConstraint("run_id", "round", "index"),
+        Index("ix_proofs_instance_id_verdict", "instance_id", "verdict"),
+    )
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"))
+    instance_id: Mapped[str | None] = mapped_column(ForeignKey("instances.id"))
+    round: Mapped[int]
+    index: Mapped[int]
+    witness_key: Mapped[str] = mapped_column(String(300))
+    witness_sha256: Mapped[str] = mapped_column(String(64))
+    witness_bytes: Mapped[int]
+    witness_name: Mapped[str] = mapped_column(String(200), default="")
+    expected_public: Mapped[Any] = mapped_column(JSON)
+    pulled_ms: Mapped[int | None]
+    received_ms: Mapped[int | None]
+    machine_ms: Mapped[float | None]
+    timings_ms: Mapped[Json] = mapped_column(default=dict)
+    proof: Mapped[Json | None]
+    public: Mapped[Any | None] = mapped_column(JSON)
+    verdict: Mapped[str] = mapped_column(String(16), default="")
+    reason: Mapped[str] = mapped_column(Text, default="")
+
+
+class Event(Base):
+    """One thing that happened: a transition, a decision, an operator's act. Appended, never changed."""
+
+    __tablename__ = "events"
+    __table_args__ = (Index("ix_events_run_id_id", "run_id", "id"), Index("ix_events_instance_id_id", "instance_id", "id"))
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    at_ms: Mapped[int] = mapped_column(index=True)
+    run_id: Mapped[str | None] = mapped_column(ID)
+    instance_id: Mapped[str | None] = mapped_column(ID)
+    actor: Mapped[str] = mapped_column(String(64))
+    kind: Mapped[str] = mapped_column(String(48))
+    old: Mapped[str] = mapped_column(String(16), default="")
+    new: Mapped[str] = mapped_column(String(16), default="")
+    reason: Mapped[str] = mapped_column(Text, default="")
+    data: Mapped[Json] = mapped_column(default=dict)
