@@ -6,7 +6,9 @@ import os
 
 
 class ProverError(Exception):
-    """Anything the prover refuses or fails at. `str(error)` is one line, fit for stderr, a log or a JSON reply."""
+    """Anything the prover refuses or fails at. `str(error)` is one line, fit for stderr, a log or a JSON
+    reply.
+    """
 
     @property
     def name(self) -> str:
@@ -34,7 +36,9 @@ class WitnessRefused(ProverError):
 
 
 class ProofRejected(ProverError):
-    """A proof that does not verify, or is not in the one form that counts. `reason` is the line without a prefix."""
+    """A proof that does not verify, or is not in the one form that counts. `reason` is the line without a
+    prefix.
+    """
 
     WORD = "proof_rejected"
 

@@ -12,7 +12,9 @@ from gpu.errors import Refused
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes `content` to `path` so that no reader and no crash ever sees a part of it. Refused when it can't."""
+    """Writes `content` to `path` so that no reader and no crash ever sees a part of it. Refused when it
+    can't.
+    """
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
@@ -25,7 +27,9 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         why = error.strerror or str(error)
-        raise Refused(f"{target}: cannot be written: {why}; check the folder, its permissions and free space") from error
+        raise Refused(
+            f"{target}: cannot be written: {why}; check the folder, its permissions and free space"
+        ) from error
 
 
 def write_json(path: str | os.PathLike[str], value: object) -> None:

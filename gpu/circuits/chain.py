@@ -1,7 +1,7 @@
 """The chain circuit: x_0 = x, x_{i+1} = x_i^2 + i, public output x_N. N constraints, full-size values.
 
-The same wires, constraints and labels that circom gives this program, so that a key made by snarkjs from the circom source
-fits: wire 0 is one, wire 1 the output, wire 2 the input, wires 3..N+1 the intermediate values.
+The same wires, constraints and labels that circom gives this program, so that a key made by snarkjs from the
+circom source fits: wire 0 is one, wire 1 the output, wire 2 the input, wires 3..N+1 the intermediate values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The numbers of the two curves, under the names that the product, snarkjs and the file formats use.
 
-Sources: EIP-196/197 for BN254 (snarkjs calls it "bn128"), draft-irtf-cfrg-pairing-friendly-curves for BLS12-381.
-Both twists are over Fp2 = Fp[u]/(u^2 + 1); Fp6 = Fp2[v]/(v^3 - xi); Fp12 = Fp6[w]/(w^2 - v).
+Sources: EIP-196/197 for BN254 (snarkjs calls it "bn128"), draft-irtf-cfrg-pairing-friendly-curves for
+BLS12-381. Both twists are over Fp2 = Fp[u]/(u^2 + 1); Fp6 = Fp2[v]/(v^3 - xi); Fp12 = Fp6[w]/(w^2 - v).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Fp2 = tuple[int, int]
 class Curve:
     """A pairing-friendly curve y^2 = x^3 + b with its twist y^2 = x^3 + b2.
 
-    `x` is the BN or BLS parameter, `two_adicity` the power of two in r - 1, `non_residue` a non-square of Fr from which
-    the roots of unity are derived exactly as ffjavascript derives them.
+    `x` is the BN or BLS parameter, `two_adicity` the power of two in r - 1, `non_residue` a non-square of Fr
+    from which the roots of unity are derived exactly as ffjavascript derives them.
     """
 
     name: str

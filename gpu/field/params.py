@@ -1,6 +1,7 @@
 """The numbers of every prime field: modulus, limb count and what Montgomery arithmetic derives from them.
 
-Canonical storage everywhere is snarkjs' own: `limbs` 64-bit little-endian words, Montgomery form with R = 2^(64 limbs).
+Canonical storage everywhere is snarkjs' own: `limbs` 64-bit little-endian words, Montgomery form with R =
+2^(64 limbs).
 """
 
 from __future__ import annotations

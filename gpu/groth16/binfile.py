@@ -1,8 +1,8 @@
 """iden3's binary container, the frame of `.zkey`, `.wtns` and `.r1cs`, mapped into memory.
 
-Format (github.com/iden3/binfileutils): magic (4 bytes), version (u32), number of sections (u32), then for each section
-its type (u32), its length (u64) and its bytes; little-endian. Nothing is allocated from a length that the file claims:
-a section is a view of the mapping, and must lie inside the file.
+Format (github.com/iden3/binfileutils): magic (4 bytes), version (u32), number of sections (u32), then for
+each section its type (u32), its length (u64) and its bytes; little-endian. Nothing is allocated from a length
+that the file claims: a section is a view of the mapping, and must lie inside the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ MAX_SECTIONS = 64  # snarkjs writes at most 10; a forged count must not cost tim
 
 @dataclass(frozen=True)
 class Kind:
-    """What distinguishes the three file types: magic, version, section names, and where a good one comes from."""
+    """What distinguishes the three file types: magic, version, section names, and where a good one comes
+    from.
+    """
 
     magic: bytes
     version: int
@@ -80,8 +82,8 @@ class BinFile:
                 self.size = os.fstat(file.fileno()).st_size
                 if self.size < 12:
                     raise self.bad("header", f"the file is {self.size} bytes long, not even a header")
-                # A private writable mapping: nothing is copied, and numpy gets the array type that kernels are
-                # compiled for (a read-only one would compile everything twice).
+                # A private writable mapping: nothing is copied, and numpy gets the array type that kernels
+                # are compiled for (a read-only one would compile everything twice).
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)

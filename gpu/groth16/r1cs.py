@@ -1,4 +1,6 @@
-"""circom's `.r1cs`: the constraints <A,w> * <B,w> = <C,w> (github.com/iden3/r1csfile/blob/master/doc/r1cs_bin_format.md)."""
+"""circom's `.r1cs`: the constraints <A,w> * <B,w> = <C,w>
+(github.com/iden3/r1csfile/blob/master/doc/r1cs_bin_format.md).
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def open_r1cs(path: str | os.PathLike[str]) -> tuple[BinFile, R1csFacts]:
     if curve is None:
         raise file.bad(1, "the field is neither BN254's nor BLS12-381's")
     file.expect_length(1, n8 + 32, "its fields")
-    wires, pub_out, pub_in, prv_in, labels, constraints = struct.unpack_from("<IIIIQI", file.section(1), 4 + n8)
+    wires, pub_out, pub_in, prv_in, labels, constraints = struct.unpack_from(
+        "<IIIIQI", file.section(1), 4 + n8
+    )
     if wires < 1 + pub_out + pub_in + prv_in:
         raise file.bad(1, f"{wires} wires cannot hold {pub_out} outputs and {pub_in}+{prv_in} inputs")
     if constraints == 0 or file.length(2) < 12 * constraints:
@@ -61,7 +65,9 @@ def open_r1cs(path: str | os.PathLike[str]) -> tuple[BinFile, R1csFacts]:
 
 
 def constraints_of(file: BinFile, facts: R1csFacts) -> Iterator[Constraint]:
-    """Every constraint in order. BadFile at the first index or coefficient out of range, or where the section ends."""
+    """Every constraint in order. BadFile at the first index or coefficient out of range, or where the section
+    ends.
+    """
     data = file.section(2)
     at = 0
     for number in range(facts.n_constraints):

@@ -1,4 +1,6 @@
-"""snarkjs' `.wtns`: the value of every signal. Section 1: n8, r, number of values (u32); section 2: the values, n8 bytes each."""
+"""snarkjs' `.wtns`: the value of every signal. Section 1: n8, r, number of values (u32); section 2: the
+values, n8 bytes each.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class WtnsFacts:
 
 
 def open_wtns(path: str | os.PathLike[str]) -> tuple[BinFile, WtnsFacts]:
-    """The mapped file and its facts. BadFile for a foreign, truncated or forged one; values are not looked at yet."""
+    """The mapped file and its facts. BadFile for a foreign, truncated or forged one; values are not looked at
+    yet.
+    """
     file = BinFile(path, WTNS)
     n8 = file.u32(1, 0)
     if n8 != N8:
@@ -50,7 +54,9 @@ def inspect_wtns(path: str | os.PathLike[str]) -> WtnsFacts:
 
 
 def read_public(path: str | os.PathLike[str], n_public: int) -> list[int]:
-    """The first `n_public` values after the constant one: outputs, then public inputs. BadFile when they are not there."""
+    """The first `n_public` values after the constant one: outputs, then public inputs. BadFile when they are
+    not there.
+    """
     file, facts = open_wtns(path)
     if n_public >= facts.n_witness:
         raise file.bad(2, f"has {facts.n_witness} values, too few for {n_public} public ones")
