@@ -1,0 +1,170 @@
+"""Paging through one stream by line number, reading only the chunks that a page needs.
+
+Numbering is that of `logs.wire`: 1-based; a line may begin in one chunk and end in a later one.
+Where chunks are missing the page says so, and the numbers go on as the sender counted them.
+"""
+
+from __future__ import annotations
+
+import codecs
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+from logs.frames import Chunk, read_chunk, read_chunks
+from logs.store import Store
+from logs.wire import KIB, ChunkRecord
+
+SHOWN_BYTES = 8 * KIB
+MAX_PAGE_LINES = 5000
+
+# Control and direction characters become something visible that does nothing.
+_HARMLESS = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)}
+_HARMLESS |= {0x7F: 0x2421}
+_VISIBLE: dict[int, int | str] = {
+    **_HARMLESS,
+    **{
+        code: f"<U+{code:04X}>"
+        for code in [
+            *range(0x80, 0xA0),
+            0x200E,
+            0x200F,
+            *range(0x2028, 0x202F),
+            *range(0x2066, 0x206A),
+            0xFEFF,
+        ]
+    },
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line as a page shows it. `text` is plain text, still to be escaped for HTML.
+
+    `t_ms`: when the sender began the chunk in which the line begins (within 2 s).
+    `length`: bytes the line really has; `truncated` if `text` shows only the first 8 KiB.
+    `gap`: not a line of the log but a mark; `text` says what is missing from `number` on.
+    """
+
+    number: int
+    text: str
+    t_ms: int
+    length: int = 0
+    truncated: bool = False
+    gap: bool = False
+
+
+@dataclass
+class _Open:
+    """The line being put together."""
+
+    number: int
+    t_ms: int
+    shown: bytearray
+    length: int = 0
+
+    def add(self, data: bytes) -> None:
+        self.shown += data[: SHOWN_BYTES - len(self.shown)]
+        self.length += len(data)
+
+    def close(self) -> Line:
+        truncated = self.length > SHOWN_BYTES
+        # Not final when truncated: the cut may have split a character, which is then left out.
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text = decoder.decode(bytes(self.shown), final=not truncated).removesuffix("\r")
+        return Line(self.number, text.translate(_VISIBLE), self.t_ms, self.length, truncated)
+
+
+class StreamReader:
+    """One stream of one instance. `records`: those that the controller holds, in any order."""
+
+    def __init__(
+        self, store: Store, run: str, instance: str, stream: str, records: Iterable[ChunkRecord]
+    ) -> None:
+        self._store = store
+        self._where = (run, instance, stream)
+        self._records = sorted(records, key=lambda record: record.seq)
+        # Where each chunk ends, as a running maximum: a sender's false numbers can't unsort it.
+        self._ends = list(accumulate((record.next_line for record in self._records), max))
+
+    @property
+    def ended_lines(self) -> int:
+        """The number of the last line that ended with a newline; one more may be unfinished."""
+        return self._ends[-1] - 1 if self._ends else 0
+
+    def lines(self, first: int, count: int) -> list[Line]:
+        """The lines numbered `first` to `first + count - 1`, and marks where some are missing.
+
+        `count` is at most 5,000. Raises `StoreUnavailable`, `StoreRefused`.
+        """
+        first, count = max(first, 1), min(count, MAX_PAGE_LINES)
+        return [line for line in self._walk(first, first + count - 1) if line.number >= first or line.gap]
+
+    def last(self, count: int) -> list[Line]:
+        """The last `count` lines, an unfinished one included. Errors as `lines`."""
+        if count < 1:
+            return []
+        return self.lines(self.ended_lines + 1 - count, count + 1)[-count:]
+
+    def raw(self) -> Iterator[bytes]:
+        """All bytes that are there, for a download; nothing stands in for what is missing."""
+        for chunk in read_chunks(self._store, *self._where, self._records):
+            if chunk.raw:
+                yield chunk.raw
+
+    def _walk(self, first: int, last: int) -> Iterator[Line]:
+        """Every line that overlaps the range, from the first chunk that holds part of it."""
+        line: _Open | None = None
+        start = bisect_left(self._ends, first)
+        for index in range(start, len(self._records)):
+            record = self._records[index]
+            expected = self._records[index - 1].seq + 1 if index else 0
+            if record.seq != expected:
+                if line is not None and line.length:
+                    yield line.close()
+                line = None
+                yield self._mark(index, max(1, self._ends[index - 1] if index else 1), record.first_line)
+            if record.first_line > last:
+                break
+            if line is None:
+                line = _Open(record.first_line, record.t_first_ms, bytearray())
+            hidden = line.number < first or line.length >= SHOWN_BYTES
+            if record.lines == 0 and hidden:
+                line.length += record.raw_bytes  # nothing of it is shown: no need to read it
+                continue
+            chunk = read_chunk(self._store, *self._where, record)
+            if chunk.damage:
+                if line.length:
+                    yield line.close()
+                line = None
+                yield _damaged(chunk)
+                continue
+            pieces = chunk.raw.split(b"\n")
+            for piece in pieces[:-1]:
+                line.add(piece)
+                yield line.close()
+                if line.number >= last:
+                    return
+                line = _Open(line.number + 1, record.t_first_ms, bytearray())
+            line.add(pieces[-1])
+        if line is not None and line.length and line.number <= last:
+            yield line.close()
+
+    def _mark(self, index: int, first: int, next_line: int) -> Line:
+        return Line(first, missing_text(first, next_line), self._records[index].t_first_ms, gap=True)
+
+
+def missing_text(first: int, next_line: int) -> str:
+    """What an operator reads where the lines from `first` up to before `next_line` are missing."""
+    if next_line <= first:
+        return f"part of line {first} missing"
+    if next_line == first + 1:
+        return f"line {first} missing"
+    return f"lines {first}-{next_line - 1} missing"
+
+
+def _damaged(chunk: Chunk) -> Line:
+    record = chunk.record
+    text = f"{missing_text(record.first_line, record.next_line)}: chunk {record.seq} is {chunk.damage}"
+    return Line(record.first_line, text, record.t_first_ms, gap=True)
