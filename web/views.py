@@ -1,0 +1,65 @@
+"""What every template may use: filters, the status table, addresses of static files."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from flask import Flask, request, url_for
+from markupsafe import Markup
+
+from web import format as f
+from web import scope
+from web.status import status
+
+NAVIGATION = (
+    ("overview.page", "Overview", "home", "viewer"),
+)
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:10]
+
+
+def time_element(ms: int | None) -> Markup:
+    """`3 min ago`, the absolute time on hover; the page keeps it ticking."""
+    if ms is None:
+        return Markup("\u2013")
+    return Markup('<time datetime="{}" data-ms="{}" title="{}">{}</time>').format(
+        f.utc(ms).isoformat(), ms, f.absolute(ms), f.relative(ms, scope.now_ms())
+    )
+
+
+def money_element(value: float | None) -> Markup:
+    if value is None:
+        return Markup("\u2013")
+    return Markup('<span class="money" title="${}">{}</span>').format(f"{value:.8f}".rstrip("0").rstrip("."), f.money(value))
+
+
+def attach(app: Flask) -> None:
+    app.jinja_options = {**app.jinja_options, "finalize": f.finalize, "trim_blocks": True, "lstrip_blocks": True}
+    environment = app.jinja_env
+    environment.filters.update(
+        money=money_element, plain_money=f.money, number=f.number, duration=f.duration, size=f.size, absolute=f.absolute,
+        clock=f.clock, when=time_element, short=f.short_id, visible=f.visible, significant=f.significant,
+    )  # fmt: skip
+    environment.globals.update(status=status, plus_minus=f.plus_minus, with_query=with_query)
+
+    def asset(name: str) -> str:
+        return url_for("static", filename=name, v=_digest(Path(app.static_folder or "") / name))
+
+    environment.globals["asset"] = asset
+
+    @app.context_processor
+    def shared() -> dict[str, Any]:
+        here = request.blueprint if request else None
+        return {"user": scope.user(), "navigation": NAVIGATION, "here": here, "now_ms": scope.now_ms()}
+
+
+def with_query(**changes: Any) -> str:
+    """The address of this page with some of its query changed; None and '' leave."""
+    values: dict[str, Any] = {**(request.view_args or {}), **request.args.to_dict(flat=False), **changes}
+    return url_for(request.endpoint or "overview.page", **{k: v for k, v in values.items() if v not in (None, "", [])})
