@@ -8,7 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from logs.chunks import ChunkRefused, open_frame
-from logs.store import NoSuchObject, Store, TooLarge
+from logs.errors import NoSuchObject, TooLarge
+from logs.store import Store
 from logs.wire import MAX_FRAME_BYTES, ChunkRecord, chunk_key
 
 READERS = 8

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from logs.frames import Chunk, read_chunk, read_chunks
+from logs.gaps import in_order, missing_text
 from logs.store import Store
 from logs.wire import KIB, ChunkRecord
 
@@ -84,7 +85,7 @@ class StreamReader:
     ) -> None:
         self._store = store
         self._where = (run, instance, stream)
-        self._records = sorted(records, key=lambda record: record.seq)
+        self._records = in_order(records)
         # Where each chunk ends, as a running maximum: a sender's false numbers can't unsort it.
         self._ends = list(accumulate((record.next_line for record in self._records), max))
 
@@ -153,15 +154,6 @@ class StreamReader:
 
     def _mark(self, index: int, first: int, next_line: int) -> Line:
         return Line(first, missing_text(first, next_line), self._records[index].t_first_ms, gap=True)
-
-
-def missing_text(first: int, next_line: int) -> str:
-    """What an operator reads where the lines from `first` up to before `next_line` are missing."""
-    if next_line <= first:
-        return f"part of line {first} missing"
-    if next_line == first + 1:
-        return f"line {first} missing"
-    return f"lines {first}-{next_line - 1} missing"
 
 
 def _damaged(chunk: Chunk) -> Line:

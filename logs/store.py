@@ -19,25 +19,11 @@ from logs.errors import (
     NoSuchObject,
     NotOffered,
     ObjectConflict,
-    StoreError,
     StoreRefused,
     StoreUnavailable,
     TooLarge,
     translated,
 )
-
-__all__ = [
-    "NoSuchObject",
-    "ObjectConflict",
-    "ObjectInfo",
-    "OpenedObject",
-    "S3Config",
-    "Store",
-    "StoreError",
-    "StoreRefused",
-    "StoreUnavailable",
-    "TooLarge",
-]
 
 CONNECT_TIMEOUT_S = 3
 READ_TIMEOUT_S = 15
