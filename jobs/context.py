@@ -5,6 +5,7 @@ Built once a process and passed on, so that tests hand in their own clock and se
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from logs.store import Store
+
+log = logging.getLogger(__name__)
 
 
 def wall_clock_ms() -> int:
@@ -64,6 +67,15 @@ class Context:
         from redis import Redis
 
         return Redis.from_url(self.settings.redis_url.get_secret_value(), socket_timeout=5, socket_connect_timeout=2)
+
+    def enqueue(self, job: str, row_id: str, attempt: int) -> None:
+        """Wake a worker for a row. With Redis away nothing is lost: the row's `wake_at_ms` brings reconcile to it."""
+        from jobs import queue
+
+        try:
+            queue.enqueue(self, job, row_id, attempt)
+        except queue.QueueUnavailable as error:
+            log.warning("%s of %s waits for reconcile: %s", job, row_id, error)
 
     def new_id(self) -> str:
         """128 random bits: ids name rows and objects, and can't be guessed."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, MetaData, String, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, MetaData, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 Json = dict[str, Any]
@@ -34,6 +34,9 @@ class Claimed:
     claim_until_ms: Mapped[int | None]
     wake_at_ms: Mapped[int | None] = mapped_column(index=True)
     job_attempt: Mapped[int] = mapped_column(default=0)
+
+    id: Any
+    state: Any
 
 
 class Controller(Base):
@@ -182,6 +185,17 @@ class Instance(Claimed, Base):
     """
 
     __tablename__ = "instances"
+    __table_args__ = (
+        # No two live rentals of one offer, whatever races: the reservation of the offer itself.
+        Index(
+            "uq_instances_live_offer",
+            "provider",
+            "offer_id",
+            unique=True,
+            sqlite_where=text("state NOT IN ('destroyed', 'not_rented')"),
+            postgresql_where=text("state NOT IN ('destroyed', 'not_rented')"),
+        ),
+    )
     id: Mapped[str] = mapped_column(ID, primary_key=True)
     run_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id"), index=True)
     label: Mapped[str] = mapped_column(String(100), unique=True)
@@ -220,6 +234,7 @@ class Instance(Claimed, Base):
     evidence_gap: Mapped[str | None] = mapped_column(Text)
     evidence_deadline_ms: Mapped[int | None]
     forced_by: Mapped[str | None] = mapped_column(String(64))
+    rent_sent_ms: Mapped[int | None]
     delete_sent_ms: Mapped[int | None]
     absent_lists: Mapped[int] = mapped_column(default=0)
     absent_ms: Mapped[int | None]

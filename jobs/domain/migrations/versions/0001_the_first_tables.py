@@ -202,6 +202,7 @@ def upgrade() -> None:
     sa.Column('evidence_gap', sa.Text(), nullable=True),
     sa.Column('evidence_deadline_ms', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=True),
     sa.Column('forced_by', sa.String(length=64), nullable=True),
+    sa.Column('rent_sent_ms', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=True),
     sa.Column('delete_sent_ms', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=True),
     sa.Column('absent_lists', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
     sa.Column('absent_ms', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=True),
@@ -223,6 +224,7 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f('ix_instances_run_id'), ['run_id'], unique=False)
         batch_op.create_index(batch_op.f('ix_instances_state'), ['state'], unique=False)
         batch_op.create_index(batch_op.f('ix_instances_wake_at_ms'), ['wake_at_ms'], unique=False)
+        batch_op.create_index('uq_instances_live_offer', ['provider', 'offer_id'], unique=True, sqlite_where=sa.text("state NOT IN ('destroyed', 'not_rented')"), postgresql_where=sa.text("state NOT IN ('destroyed', 'not_rented')"))
 
     op.create_table('artifacts',
     sa.Column('instance_id', sa.String(length=32), nullable=False),
@@ -289,6 +291,7 @@ def downgrade() -> None:
     op.drop_table('chunks')
     op.drop_table('artifacts')
     with op.batch_alter_table('instances', schema=None) as batch_op:
+        batch_op.drop_index('uq_instances_live_offer', sqlite_where=sa.text("state NOT IN ('destroyed', 'not_rented')"), postgresql_where=sa.text("state NOT IN ('destroyed', 'not_rented')"))
         batch_op.drop_index(batch_op.f('ix_instances_wake_at_ms'))
         batch_op.drop_index(batch_op.f('ix_instances_state'))
         batch_op.drop_index(batch_op.f('ix_instances_run_id'))

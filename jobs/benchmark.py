@@ -1,0 +1,206 @@
+"""`benchmark`: verify what came, and when all has come, give the verdict.
+
+Every proof is checked here by an independent implementation against the public values that we chose; the
+machine's word counts for nothing. Verification goes in slices, so that the job stays short.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select, update
+
+from gpu.errors import ProofRejected
+from gpu.groth16.verify import verify_many
+from jobs import prepare
+from jobs.context import Context, current
+from jobs.domain import verdict as rules
+from jobs.domain.instances import to_sealing
+from jobs.domain.models import Input, Instance, Machine, Proof, Run
+from jobs.domain.states import ACTIVE, BENCHMARKING, PROVING, READY, conclude, transition
+from jobs.domain.work import Claim, record, take, transaction
+from logs.errors import StoreError
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+SLICE = 4
+MAX_ROUNDS = 2
+
+
+def benchmark(instance_id: str, attempt: int) -> None:
+    """The RQ job of an instance whose proofs are coming in."""
+    del attempt
+    context = current()
+    held = take(context, Instance, instance_id, (BENCHMARKING, PROVING))
+    if held is None:
+        return
+    claim, instance = held
+    with claim.released_on_error():
+        while _verify_slice(context, claim, instance):
+            if not claim.extend():
+                return
+        if not _settle(context, claim, instance.id):
+            claim.release()
+
+
+def _verify_slice(context: Context, claim: Claim, instance: Instance) -> bool:
+    """Verify the next few proofs. False when none is waiting."""
+    with context.sessions() as session:
+        waiting = list(
+            session.scalars(
+                select(Proof)
+                .where(Proof.instance_id == instance.id, Proof.verdict == "", Proof.received_ms.is_not(None))
+                .order_by(Proof.round, Proof.index)
+                .limit(SLICE)
+            )
+        )
+        run = session.get(Run, instance.run_id)
+        key = session.get(Input, run.zkey_id) if run and run.zkey_id else None
+    if not waiting or key is None or key.vkey is None:
+        return False
+    reasons = _check(context, instance, key, waiting)
+    with transaction(context) as session:
+        if claim.mine(session) is None:
+            return False
+        for proof, reason in zip(waiting, reasons, strict=True):
+            session.execute(
+                update(Proof)
+                .where(Proof.id == proof.id, Proof.verdict == "")
+                .values(verdict="valid" if reason is None else "invalid", reason=reason or "")
+            )
+    return True
+
+
+def _check(context: Context, instance: Instance, key: Input, proofs: list[Proof]) -> list[str | None]:
+    """None for each proof that holds, else why not."""
+    reasons: list[str | None] = [None] * len(proofs)
+    for i, proof in enumerate(proofs):
+        if proof.public != proof.expected_public:
+            reasons[i] = "it is for other public values than those asked for"
+        elif _seen_before(context, instance, proof):
+            reasons[i] = "it is the same proof as another one: zero-knowledge proofs never repeat"
+    asked = [i for i, reason in enumerate(reasons) if reason is None]
+    try:
+        verdicts = verify_many(key.vkey or {}, [(proofs[i].expected_public, proofs[i].proof or {}) for i in asked])
+    except ProofRejected as error:
+        verdicts = [f"the verification key is not usable: {error}"] * len(asked)
+    for i, reason in zip(asked, verdicts, strict=True):
+        reasons[i] = reason
+    return reasons
+
+
+def _seen_before(context: Context, instance: Instance, proof: Proof) -> bool:
+    with context.sessions() as session:
+        others = session.scalars(
+            select(Proof.proof).where(Proof.run_id == instance.run_id, Proof.id < proof.id, Proof.received_ms.is_not(None))
+        )
+        return any(other == proof.proof for other in others if other is not None)
+
+
+def _settle(context: Context, claim: Claim, instance_id: str) -> bool:
+    """Give the verdict if the round is over. True: the claim has ended with a transition."""
+    with context.sessions() as session:
+        instance = session.get(Instance, instance_id)
+        run = session.get(Run, instance.run_id) if instance else None
+        if instance is None or run is None:
+            return False
+        proofs = list(
+            session.scalars(select(Proof).where(Proof.run_id == run.id, Proof.round == instance.round).order_by(Proof.index))
+        )
+    progress = instance.progress or {}
+    ended = bool(progress.get("ended")) and progress.get("round", 1) == instance.round
+    if any(p.received_ms is not None and p.verdict == "" for p in proofs) or not proofs:
+        return False
+    if not ended and any(p.received_ms is None for p in proofs):
+        return False
+    rate = _rate(run, proofs)
+    verdict = rules.decide(
+        run.kind,
+        [rules.Outcome(p.index, p.verdict, p.reason) for p in proofs],
+        rate,
+        run.min_proofs_per_hour,
+        exit_code=progress.get("exit_code"),
+        signal=progress.get("signal", ""),
+        error=progress.get("error", ""),
+    )
+    if rules.is_near_miss(verdict, rate, run.min_proofs_per_hour) and instance.round < MAX_ROUNDS:
+        return _once_more(context, claim, run, instance, verdict)
+    return _conclude(context, claim, run.id, instance.id, verdict, _result(run, proofs, rate))
+
+
+def _rate(run: Run, proofs: list[Proof]) -> rules.Rate:
+    valid = [p.received_ms for p in proofs if p.verdict == "valid" and p.received_ms is not None]
+    pulled = min((p.pulled_ms for p in proofs if p.pulled_ms is not None), default=0)
+    return rules.measure(pulled, valid, run.concurrency)
+
+
+def _result(run: Run, proofs: list[Proof], rate: rules.Rate) -> dict[str, Any]:
+    machine = [p.machine_ms for p in proofs if p.verdict == "valid" and p.machine_ms]
+    return {
+        "proofs": len(proofs),
+        "verified": sum(p.verdict == "valid" for p in proofs),
+        "invalid": sum(p.verdict == "invalid" for p in proofs),
+        "errors": sum(p.verdict == "error" for p in proofs),
+        "proofs_per_hour": rate.proofs_per_hour,
+        "proofs_per_hour_low": rate.low,
+        "proofs_per_hour_high": rate.high,
+        "window_s": rate.window_s,
+        "machine_ms_mean": sum(machine) / len(machine) if machine else None,
+        "min_proofs_per_hour": run.min_proofs_per_hour,
+    }
+
+
+def _once_more(context: Context, claim: Claim, run: Run, instance: Instance, verdict: rules.Verdict) -> bool:
+    """A near miss is measured again on the same machine, with fresh witnesses."""
+    try:
+        prepare.add_round(context, run, instance.round + 1)
+    except StoreError:
+        claim.release(wake_in_s=5)
+        return True
+    now = context.now_ms()
+    with transaction(context) as session:
+        mine = claim.mine(session)
+        if isinstance(mine, Instance) and mine.round == instance.round:
+            mine.round += 1
+            mine.moved_ms = now
+            record(
+                session, now, "benchmark", "benchmark.again", f"{verdict.reason}; the minimum lies inside the measured interval",
+                run_id=run.id, instance_id=instance.id,
+            )  # fmt: skip
+    return False
+
+
+def _conclude(
+    context: Context, claim: Claim, run_id: str, instance_id: str, verdict: rules.Verdict, result: dict[str, Any]
+) -> bool:
+    now = context.now_ms()
+    with transaction(context) as session:
+        instance = claim.mine(session)
+        run = session.get(Run, run_id)
+        if not isinstance(instance, Instance) or run is None:
+            return True
+        spent = instance.dollars_per_hour * (now - (instance.rented_ms or now)) / 3_600_000
+        result["dollars_per_proof"] = spent / result["verified"] if result["verified"] else None
+        conclude(
+            session, run, ACTIVE, verdict.state, reason=verdict.reason, actor="benchmark", now_ms=now, values={"result": result}
+        )
+        _mark(session, instance, run, verdict, result, now)
+        token: str | None = claim.token
+        if verdict.state == "passed" and instance.state == BENCHMARKING:
+            transition(
+                session, instance, BENCHMARKING, READY, reason=verdict.reason, actor="benchmark", now_ms=now, token=token
+            )
+            token = None
+        return to_sealing(context, session, instance, f"{verdict.state}: {verdict.reason}", "benchmark", token=token)
+
+
+def _mark(session: Session, instance: Instance, run: Run, verdict: rules.Verdict, result: dict[str, Any], now: int) -> None:
+    """What the machine will be remembered for; keyed on the machine, never on its host."""
+    machine = session.get(Machine, (instance.provider, instance.machine_id))
+    if machine is None:
+        return
+    if result["verified"] and run.kind == "benchmark":
+        machine.proofs_per_hour, machine.measured_ms = result["proofs_per_hour"], now
+    if verdict.machine_mark or verdict.state == "passed":
+        machine.mark, machine.mark_reason, machine.mark_run_id = verdict.machine_mark, verdict.reason, run.id

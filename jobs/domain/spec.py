@@ -1,0 +1,66 @@
+"""What an instance is told to do: its spec, with presigned URLs that live for minutes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy.orm import Session
+
+from gpu.protocol import Fetch, Spec, StageCommand
+from jobs import payloads
+from jobs.domain.models import Input, Instance, Proof, Run
+from logs import presign
+
+if TYPE_CHECKING:
+    from jobs.context import Context
+
+PARAMS_URL_S = 6 * 3600
+WITNESS_URL_S = 3600
+
+
+def _filled(arguments: list[str], numbers: dict[str, int]) -> list[str]:
+    """Replace `{n}`, `{concurrency}` and `{partition_workers}`; folders are the machine's to replace."""
+    for name, value in numbers.items():
+        arguments = [argument.replace("{" + name + "}", str(value)) for argument in arguments]
+    return arguments
+
+
+def build_spec(context: Context, session: Session, run: Run, instance: Instance) -> Spec:
+    """The spec of `instance`. Raises `logs.errors.StoreError` where the archive can't sign."""
+    payload = payloads.load(run.payload)
+    stage = "benchmark" if run.kind == "benchmark" else "prove"
+    numbers = {"n": run.proofs, "concurrency": run.concurrency, "partition_workers": run.partition_workers}
+    asked = payload.commands[stage]
+    command = StageCommand(
+        command=_filled(asked.command, numbers),
+        daemon=_filled(asked.daemon, numbers),
+        daemon_socket=asked.daemon_socket,
+        files=asked.files,
+        depends_on=asked.depends_on,
+    )
+    key = session.get(Input, run.zkey_id) if run.zkey_id else None
+    params = []
+    if key is not None:
+        url = presign.presign_get(context.store, key.object_key, PARAMS_URL_S)
+        params.append(Fetch("key.zkey", url, key.sha256, key.size_bytes))
+    return Spec(
+        instance=instance.id,
+        run=run.id,
+        payload=run.payload,
+        kind=run.kind,
+        stages=["params", stage],
+        params=params,
+        commands={stage: command},
+        proofs=run.proofs,
+        concurrency=run.concurrency,
+        partition_workers=run.partition_workers,
+        env={**payload.env, "PROVEFLEET_PROVER_BACKEND": context.settings.prover_backend},
+        streams=payload.streams,
+        deadlines_s={name: payload.deadlines_s[name] for name in ("params", stage)},
+    )
+
+
+def witness_fetch(context: Context, proof: Proof) -> Fetch:
+    """Where the machine reads the witness of `proof`."""
+    url = presign.presign_get(context.store, proof.witness_key, WITNESS_URL_S)
+    return Fetch(f"{proof.index}.wtns", url, proof.witness_sha256, proof.witness_bytes)

@@ -1,0 +1,167 @@
+"""Who works on a row, and when it is looked at again.
+
+A row that needs a job carries `wake_at_ms`; enqueueing a job at once, after the commit, is only an
+acceleration. A job holds a row by a claim that expires by itself, so a worker that dies at any step
+delays it by `CLAIM_S` at most, and the token fences off a worker that comes back from the dead.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import or_, update
+from sqlalchemy.orm import Session
+
+from jobs.domain.db import writing
+from jobs.domain.models import Event, Instance, Json, Run
+
+if TYPE_CHECKING:
+    from jobs.context import Context
+
+CLAIM_S = 12
+LOST_AFTER_MS = 5_000
+"""A job enqueued this long ago that has not claimed its row is taken for lost, and enqueued again."""
+
+INSTANCE_JOBS = {
+    "renting": "deploy",
+    "benchmarking": "benchmark",
+    "proving": "benchmark",
+    "sealing": "collect_logs",
+    "destroying": "destroy",
+}
+RUN_JOBS = {"queued": "prepare", "active": "prepare"}
+
+Row = TypeVar("Row", Run, Instance)
+
+
+def job_of(row: Run | Instance) -> str | None:
+    """The job that moves `row` on from its state, None where only the machine or an operator can."""
+    return (INSTANCE_JOBS if isinstance(row, Instance) else RUN_JOBS).get(row.state)
+
+
+def wake(session: Session, row: Run | Instance, now_ms: int) -> None:
+    """Have the row's job enqueued after the commit of `session` (see `transaction`), and by reconcile if that is lost."""
+    job = job_of(row)
+    if job is None:
+        return
+    row.job_attempt = (row.job_attempt or 0) + 1
+    row.wake_at_ms = now_ms + LOST_AFTER_MS
+    session.flush()
+    session.info.setdefault("wake", []).append((job, row.id, row.job_attempt))
+
+
+@contextmanager
+def transaction(context: Context) -> Iterator[Session]:
+    """One writing transaction; after its commit the jobs that `wake` named are enqueued."""
+    with writing(context.sessions) as session:
+        yield session
+    for job, row_id, attempt in session.info.pop("wake", []):
+        context.enqueue(job, row_id, attempt)
+
+
+def record(
+    session: Session,
+    now_ms: int,
+    actor: str,
+    kind: str,
+    reason: str = "",
+    *,
+    run_id: str | None = None,
+    instance_id: str | None = None,
+    data: Json | None = None,
+) -> None:
+    """Append an event: something that happened besides a change of state."""
+    session.add(
+        Event(at_ms=now_ms, actor=actor, kind=kind, reason=reason, run_id=run_id, instance_id=instance_id, data=data or {})
+    )
+
+
+class Claim:
+    """A row held by this job: `row` as it was when claimed, `token` to guard every write with."""
+
+    def __init__(self, context: Context, model: type[Run] | type[Instance], row_id: str, token: str):
+        self.context, self.model, self.row_id, self.token = context, model, row_id, token
+
+    def extend(self) -> bool:
+        """Hold on for another `CLAIM_S`. False: the claim was lost."""
+        with writing(self.context.sessions) as session:
+            changed = session.execute(
+                update(self.model)
+                .where(self.model.id == self.row_id, self.model.claim_token == self.token)
+                .values(claim_until_ms=self.context.now_ms() + CLAIM_S * 1000)
+            ).rowcount
+        return changed == 1
+
+    @contextmanager
+    def released_on_error(self) -> Iterator[None]:
+        """An error of ours must not hold the row until the claim expires: let go, look again soon, let RQ see it."""
+        try:
+            yield
+        except BaseException:
+            self.release(wake_in_s=3)
+            raise
+
+    @contextmanager
+    def kept_alive(self) -> Iterator[None]:
+        """Extend the claim from a thread while a slow step (making a key) runs. The thread dies with the process."""
+        stop = threading.Event()
+
+        def beat() -> None:
+            while not stop.wait(CLAIM_S / 3) and self.extend():
+                pass
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(timeout=5)
+
+    def mine(self, session: Session) -> Run | Instance | None:
+        """The row, if this claim still holds it: the guard of every write that is not a transition."""
+        row = session.get(self.model, self.row_id, with_for_update=True, populate_existing=True)
+        return row if row is not None and row.claim_token == self.token else None
+
+    def release(self, *, wake_in_s: float | None = None) -> None:
+        """Let go; look again in `wake_in_s`, unless somebody asked for sooner meanwhile."""
+        with writing(self.context.sessions) as session:
+            row = self.mine(session)
+            if row is None:
+                return
+            row.claim_token = row.claim_until_ms = None
+            if wake_in_s is not None:
+                due = self.context.now_ms() + int(wake_in_s * 1000)
+                row.wake_at_ms = due if row.wake_at_ms is None else min(row.wake_at_ms, due)
+
+
+def take(context: Context, model: type[Row], row_id: str, states: tuple[str, ...]) -> tuple[Claim, Row] | None:
+    """Claim a row that is in one of `states` and held by nobody. None: drop the job, someone else has it or it moved on.
+
+    The claim clears `wake_at_ms`; a wake that arrives while we hold the row sets it again, and survives our release.
+    """
+    now, token = context.now_ms(), context.new_id()
+    with writing(context.sessions) as session:
+        changed = session.execute(
+            update(model)
+            .where(
+                model.id == row_id,
+                model.state.in_(states),
+                or_(model.claim_until_ms.is_(None), model.claim_until_ms < now),
+            )
+            .values(claim_token=token, claim_until_ms=now + CLAIM_S * 1000, wake_at_ms=None)
+        ).rowcount
+        if changed != 1:
+            # Held by another job: what woke us still wants looking at, right after that job is done.
+            session.execute(
+                update(model)
+                .where(model.id == row_id, model.state.in_(states), or_(model.wake_at_ms.is_(None), model.wake_at_ms > now + 1000))
+                .values(wake_at_ms=now + 1000)
+            )
+            return None
+        row = session.get(model, row_id, populate_existing=True)
+        assert row is not None  # noqa: S101 - updated in this transaction
+    return Claim(context, model, row_id, token), row

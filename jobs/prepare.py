@@ -1,0 +1,224 @@
+"""`prepare`: everything a run needs before a machine is paid for, then the intent to rent one.
+
+The key (made here for a built-in circuit), the witnesses and the public values that each proof must be for,
+an offer within the limits, and last, in one transaction, the reservation and the instance's row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import IntegrityError
+
+from gpu.circuits import chain
+from jobs import scan
+from jobs.context import Context, current
+from jobs.domain import inputs, placing
+from jobs.domain.models import Input, Instance, Proof, Run
+from jobs.domain.runs import parse_circuit
+from jobs.domain.states import ACTIVE, ENDED, QUEUED, conclude
+from jobs.domain.work import Claim, record, take, transaction
+from jobs.market.providers.base import ProviderUnavailable, UnknownProvider
+from logs.errors import StoreError
+from logs.multipart import upload_stream
+
+SETUP_TIMEOUT_S = 3000
+
+Witness = tuple[str, str, int, str, list[str]]
+"""Object key, sha256, bytes, name for people, expected public values."""
+
+
+class PrepareFailed(RuntimeError):
+    """The run can't start, and trying again won't help: the reason an operator reads."""
+
+
+def prepare(run_id: str, attempt: int) -> None:
+    """The RQ job of a run that has no machine yet."""
+    del attempt
+    context = current()
+    held = take(context, Run, run_id, (QUEUED, ACTIVE))
+    if held is None:
+        return
+    claim, run = held
+    with claim.released_on_error():
+        if _has_instance(context, run_id):
+            claim.release()
+            return
+        try:
+            with claim.kept_alive():
+                key = _ensure_key(context, claim, run)
+                _ensure_proofs(context, claim, run, key)
+                scan.refresh_if_stale(context, run.provider)
+        except (PrepareFailed, inputs.InputRefused, UnknownProvider) as error:
+            _give_up(context, claim, str(error))
+            return
+        except (StoreError, ProviderUnavailable) as error:
+            _stage(context, claim, f"waiting: {error}")
+            claim.release(wake_in_s=5)
+            return
+        outcome = placing.place(context, claim)
+    if outcome.final:
+        _give_up(context, claim, outcome.reason)
+    elif outcome.reason:
+        _stage(context, claim, outcome.reason)
+        claim.release(wake_in_s=5)
+
+
+def _has_instance(context: Context, run_id: str) -> bool:
+    with context.sessions() as session:
+        return bool(
+            session.scalar(
+                select(func.count()).select_from(Instance).where(Instance.run_id == run_id, Instance.state.not_in(ENDED))
+            )
+        )
+
+
+def _stage(context: Context, claim: Claim, text: str) -> None:
+    with transaction(context) as session:
+        run = claim.mine(session)
+        if run is not None and run.stage != text[:32]:
+            run.stage = text[:32]
+            record(session, context.now_ms(), "prepare", "run.stage", text, run_id=run.id)
+
+
+def _give_up(context: Context, claim: Claim, reason: str) -> None:
+    with transaction(context) as session:
+        run = claim.mine(session)
+        if isinstance(run, Run):
+            conclude(session, run, run.state, "failed", reason=reason, actor="prepare", now_ms=context.now_ms())
+
+
+def _command(folder: Path, *arguments: str) -> None:
+    """Run one of our own commands; a failure is its one line on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-m", "provefleet", *arguments], cwd=folder, capture_output=True, text=True, timeout=SETUP_TIMEOUT_S
+    )
+    if done.returncode != 0:
+        raise PrepareFailed(f"`provefleet {arguments[0]}` failed: {done.stderr.strip()[-500:] or done.returncode}")
+
+
+def _ensure_key(context: Context, claim: Claim, run: Run) -> Input:
+    """The run's proving key; for a built-in circuit it is made once and kept."""
+    circuit = run.inputs.get("circuit")
+    with context.sessions() as session:
+        key = session.get(Input, run.zkey_id) if run.zkey_id else None
+        if key is None and circuit:
+            key = session.scalar(select(Input).where(Input.circuit == circuit))
+    if key is None and circuit:
+        key = _make_key(context, claim, circuit)
+    if key is None:
+        raise PrepareFailed("the proving key of this run is gone; upload it again")
+    with transaction(context) as session:
+        mine = claim.mine(session)
+        if isinstance(mine, Run):
+            mine.zkey_id = key.id
+    run.zkey_id = key.id
+    return key
+
+
+def _make_key(context: Context, claim: Claim, circuit: str) -> Input:
+    name, size, curve = parse_circuit(circuit)
+    _stage(context, claim, "making the key")
+    with tempfile.TemporaryDirectory(prefix="provefleet-setup-") as folder:
+        here = Path(folder)
+        _command(here, "circuit", name, str(size), "circuit.r1cs", "circuit.wtns", "--curve", curve)
+        _command(here, "setup", "circuit.r1cs", "circuit.zkey", "--insecure")
+        facts, vkey = inputs.inspect("zkey", f"{circuit}.zkey", here / "circuit.zkey")
+        with (here / "circuit.zkey").open("rb") as file:
+            sha256, length = upload_stream(context.store, file, context.settings.max_upload_bytes, context.new_id())
+    row = Input(
+        id=context.new_id(), kind="zkey", name=f"{name}-{size}-{curve}.zkey", state="ready", sha256=sha256, size_bytes=length,
+        object_key=f"inputs/{sha256}", circuit=circuit, facts=facts, vkey=vkey, created_by="provefleet", created_ms=context.now_ms(),
+    )  # fmt: skip
+    try:
+        with transaction(context) as session:
+            session.add(row)
+    except IntegrityError:
+        with context.sessions() as session:
+            return session.scalars(select(Input).where(Input.circuit == circuit)).one()
+    return row
+
+
+def _ensure_proofs(context: Context, claim: Claim, run: Run, key: Input) -> None:
+    """The first round's tasks: for each proof its witness in the archive and the public values it must be for."""
+    with context.sessions() as session:
+        if session.scalar(select(func.count()).select_from(Proof).where(Proof.run_id == run.id)):
+            return
+    _stage(context, claim, "making the witnesses")
+    made = _witnesses(context, run, key, 1)
+    with transaction(context) as session:
+        if claim.mine(session) is not None:
+            session.add_all(_tasks(run, 1, made))
+
+
+def _witnesses(context: Context, run: Run, key: Input, round_number: int) -> list[Witness]:
+    circuit = run.inputs.get("circuit")
+    return _made_witnesses(context, run, circuit, round_number) if circuit else _given_witnesses(context, run, key)
+
+
+def _tasks(run: Run, round_number: int, witnesses: list[Witness]) -> list[Proof]:
+    tasks = []
+    for index in range(run.proofs):
+        key, sha256, size, name, public = witnesses[index % len(witnesses)]
+        tasks.append(
+            Proof(
+                run_id=run.id, round=round_number, index=index, witness_key=key, witness_sha256=sha256, witness_bytes=size,
+                witness_name=name, expected_public=public, verdict="", reason="", timings_ms={},
+            )
+        )  # fmt: skip
+    return tasks
+
+
+def add_round(context: Context, run: Run, round_number: int) -> None:
+    """The tasks of a further round, with witnesses of its own. Raises `logs.errors.StoreError`."""
+    with context.sessions() as session:
+        key = session.get(Input, run.zkey_id)
+        have = session.scalar(select(func.count()).select_from(Proof).where(Proof.run_id == run.id, Proof.round == round_number))
+    if have or key is None:
+        return
+    made = _witnesses(context, run, key, round_number)
+    try:
+        with transaction(context) as session:
+            session.add_all(_tasks(run, round_number, made))
+    except IntegrityError:
+        return  # another worker was faster with the same round
+
+
+def witness_prefix(run_id: str) -> str:
+    """Where the witnesses that we make for a run lie until it has ended."""
+    return f"witnesses/{run_id}/"
+
+
+def _made_witnesses(context: Context, run: Run, circuit: str, round_number: int) -> list[Witness]:
+    """N different witnesses of our own choice, so that no proof can be made ahead or twice."""
+    _, size, curve = parse_circuit(circuit)
+    made = []
+    with tempfile.TemporaryDirectory(prefix="provefleet-witness-") as folder:
+        path = Path(folder) / "witness.wtns"
+        for index in range(run.proofs):
+            x = secrets.randbits(250)
+            chain.write_wtns(size, curve, x, path)
+            data = path.read_bytes()
+            key = f"{witness_prefix(run.id)}{round_number}-{index}.wtns"
+            context.store.put(key, data)
+            public = chain.public(size, curve, x)
+            made.append((key, hashlib.sha256(data).hexdigest(), len(data), f"{circuit} #{index}", public))
+    return made
+
+
+def _given_witnesses(context: Context, run: Run, key: Input) -> list[Witness]:
+    n_public = int(key.facts["n_public"])
+    given = []
+    for witness_id in run.inputs["witnesses"]:
+        with context.sessions() as session:
+            row = session.get(Input, witness_id)
+        if row is None:
+            raise PrepareFailed("a witness of this run is gone; upload it again")
+        given.append((row.object_key, row.sha256, row.size_bytes, row.name, inputs.public_values(context, row, n_public)))
+    return given
