@@ -66,7 +66,9 @@ def choose(known: Known, *, site: bool, agent: bool, s3: bool) -> tuple[Known, l
 
     A port that is in use now is replaced; one that was never chosen is chosen silently.
     """
-    free = _free_ports({int(bind.rpartition(":")[2]) for bind in (known.site_bind, known.agent_bind)} | set(known.s3_ports.values()))
+    free = _free_ports(
+        {int(bind.rpartition(":")[2]) for bind in (known.site_bind, known.agent_bind)} | set(known.s3_ports.values())
+    )
     notes: list[str] = []
 
     def settle(bind: str, name: str) -> str:
@@ -79,7 +81,9 @@ def choose(known: Known, *, site: bool, agent: bool, s3: bool) -> tuple[Known, l
             notes.append(f"port {port} of the {name} is taken{f' by {who}' if who else ''}: it moves to {new}")
         return new
 
-    ports = {name: int(settle(f"127.0.0.1:{known.s3_ports[name]}", f"S3 server ({name})").split(":")[1]) for name in S3_PORTS}
+    ports = {
+        name: int(settle(f"127.0.0.1:{known.s3_ports[name]}", f"S3 server ({name})").split(":")[1]) for name in S3_PORTS
+    }
     return (
         known.with_ports(
             site=settle(known.site_bind, "site") if site else known.site_bind,
@@ -97,5 +101,7 @@ def _free_ports(used: set[int]) -> Iterator[int]:
             used.add(port)
             yield port
     raise ServiceError(
-        f"no free port between {RANGE[0]} and {RANGE[-1]}", "others use them all", "Stop some programs of this machine"
+        f"no free port between {RANGE[0]} and {RANGE[-1]}",
+        "others use them all",
+        "Stop some programs of this machine",
     )

@@ -1,0 +1,100 @@
+"""The commands of the control plane. Heavy packages are imported only inside the command that needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """A ServiceError becomes one line on stderr and exit code 1."""
+    from jobs.services.errors import ServiceError
+
+    try:
+        yield
+    except ServiceError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@click.command()
+def up() -> None:
+    """Start everything on this machine and stay in the foreground; Ctrl-C stops it in order."""
+    from jobs.services.foreground import run
+
+    with one_line_errors():
+        raise SystemExit(run())
+
+
+@click.command()
+def worker() -> None:
+    """Run the pool of job workers (a part of `up`)."""
+    from jobs.queue import run_workers
+    from jobs.settings import load_settings
+
+    with one_line_errors():
+        run_workers(load_settings())
+
+
+@click.command()
+def cron() -> None:
+    """Enqueue what is due by the clock: scans and retention (a part of `up`)."""
+    from jobs.queue import run_cron
+    from jobs.settings import load_settings
+
+    with one_line_errors():
+        run_cron(load_settings())
+
+
+@click.command()
+def reconcile() -> None:
+    """Make database, provider and bill agree, and enforce every deadline (a part of `up`)."""
+    from jobs.reconcile import run
+    from jobs.settings import load_settings
+
+    with one_line_errors():
+        run(load_settings())
+
+
+@click.command()
+def doctor() -> None:
+    """Check every part and say how to fix what is wrong. Exit code 1 when something is."""
+    from jobs.services.doctor import run
+
+    raise SystemExit(run())
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Stop everything afterwards and end with one line of result.")
+@click.option("--provider", type=click.Choice(["local"]), default="local", show_default=True)
+def demo(once: bool, provider: str) -> None:
+    """Benchmark this machine from end to end: scan, deploy, 12 proofs, collect, destroy."""
+    from jobs.services.demo import run
+
+    with one_line_errors():
+        raise SystemExit(run(once=once, provider=provider))
+
+
+@click.group()
+def user() -> None:
+    """People who may sign in to the site."""
+
+
+@user.command("add")
+@click.argument("name")
+@click.option("--role", type=click.Choice(["viewer", "operator", "admin"]), required=True)
+def user_add(name: str, role: str) -> None:
+    """Add a person and print a password that works once, for choosing their own."""
+    from jobs.domain import users
+    from jobs.domain.db import DatabaseUnavailable
+    from jobs.settings import load_settings
+
+    with one_line_errors():
+        settings = load_settings()
+        try:
+            password = users.add(settings, name, role)
+        except (DatabaseUnavailable, ValueError) as error:
+            raise click.ClickException(str(error)) from error
+    click.echo(f"{name} ({role}) can sign in once with the password: {password}")
