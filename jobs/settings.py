@@ -53,13 +53,13 @@ class Settings(BaseSettings):
     vast_url: str = "https://console.vast.ai"
     payload_image: str = ""
     prover_backend: Literal["auto", "scalar", "ifma", "cuda"] = "auto"
-    max_upload_bytes: int = Field(64 * GIB, gt=0)
+    max_upload_bytes: int = Field(default=64 * GIB, gt=0)
 
-    workers: int = Field(2, ge=1, le=64)
-    local_dollars_per_hour: float = Field(0.0, ge=0)
-    local_cores_per_offer: int = Field(0, ge=0, description="0: all cores in one offer")
-    lease_s: int = Field(900, ge=30)
-    evidence_deadline_s: int = Field(120, ge=10)
+    workers: int = Field(default=2, ge=1, le=64)
+    local_dollars_per_hour: float = Field(default=0.0, ge=0)
+    local_cores_per_offer: int = Field(default=0, ge=0, description="0: all cores in one offer")
+    lease_s: int = Field(default=900, ge=30)
+    evidence_deadline_s: int = Field(default=120, ge=10)
 
     @field_validator("state_dir")
     @classmethod

@@ -67,19 +67,18 @@ def app(settings: Settings) -> list[Program]:
 
 def web(name: str, bind: str, threads: int, env: dict[str, str]) -> Program:
     """One worker process: the live view's state is in it, and threads are for those who wait."""
-    argv = (
-        *PYTHON,
-        "-m",
-        "gunicorn",
-        "--worker-class",
-        "gthread",
-        "--workers",
-        "1",
-        "--threads",
-        str(threads),
-    )
-    argv += ("--bind", bind, "--timeout", "60", "--graceful-timeout", "4", "--keep-alive", "20")
-    argv += ("--no-control-socket", "--log-level", "warning", f"web.wsgi:{name}")
+    options = {
+        "worker-class": "gthread",
+        "workers": 1,
+        "threads": threads,
+        "bind": bind,
+        "timeout": 60,
+        "graceful-timeout": 4,
+        "keep-alive": 20,
+        "log-level": "warning",
+    }
+    flags = [f"--{option}={value}" for option, value in options.items()]
+    argv = (*PYTHON, "-m", "gunicorn", *flags, "--no-control-socket", f"web.wsgi:{name}")
     return Program(name, argv, env=env, ready=lambda: ready.web(bind))
 
 
