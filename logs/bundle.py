@@ -54,9 +54,7 @@ class Bundle:
     problems: tuple[str, ...]
 
 
-def write_bundle(
-    store: Store, manifest: Mapping[str, Any], streams: Mapping[str, Iterable[ChunkRecord]]
-) -> Bundle:
+def write_bundle(store: Store, manifest: Mapping[str, Any], streams: Mapping[str, Iterable[ChunkRecord]]) -> Bundle:
     """Writes the manifest and the bundle of one instance, each once.
 
     `streams`: the records that the manifest was built from. Raises `ObjectConflict` if another

@@ -142,9 +142,7 @@ def open_frame(frame: bytes, record: ChunkRecord) -> bytes:
             raise ChunkRefused("frame needs a dictionary")
         if header.content_size != record.raw_bytes:
             raise ChunkRefused("size in the frame header is not raw_bytes")
-        raw = zstandard.ZstdDecompressor().decompress(
-            frame, max_output_size=CHUNK_RAW_BYTES, allow_extra_data=False
-        )
+        raw = zstandard.ZstdDecompressor().decompress(frame, max_output_size=CHUNK_RAW_BYTES, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise ChunkRefused(f"frame can't be decompressed: {error}") from error
     if len(raw) != record.raw_bytes:

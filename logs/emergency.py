@@ -137,9 +137,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     return members
 
 
-def _chunks(
-    archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]
-) -> Iterator[tuple[str, ChunkRecord, bytes]]:
+def _chunks(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Iterator[tuple[str, ChunkRecord, bytes]]:
     for name in sorted(members):
         match = _MEMBER.fullmatch(name)
         if match is None or match[3] != "json":

@@ -65,13 +65,9 @@ def translated(action: str, key: str) -> Iterator[None]:
         raise _from_answer(error, action, key) from error
     except (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError) as error:
         reason = str(error).replace("\n", " ")[:200]
-        raise StoreUnavailable(
-            f"can't {action} {key}: the object store does not answer ({reason})"
-        ) from error
+        raise StoreUnavailable(f"can't {action} {key}: the object store does not answer ({reason})") from error
     except (boto.BotoCoreError, ValueError) as error:
-        raise StoreRefused(
-            f"can't {action} {key}: {str(error)[:300]}; check the PROVEFLEET_S3_* settings"
-        ) from error
+        raise StoreRefused(f"can't {action} {key}: {str(error)[:300]}; check the PROVEFLEET_S3_* settings") from error
 
 
 def _from_answer(error: object, action: str, key: str) -> StoreError:

@@ -39,9 +39,7 @@ def read_chunk(store: Store, run: str, instance: str, stream: str, record: Chunk
         return Chunk(record, b"", f"damaged: {error}")
 
 
-def read_chunks(
-    store: Store, run: str, instance: str, stream: str, records: Iterable[ChunkRecord]
-) -> Iterator[Chunk]:
+def read_chunks(store: Store, run: str, instance: str, stream: str, records: Iterable[ChunkRecord]) -> Iterator[Chunk]:
     """Many chunks, in the order of `records`. Bounded memory. Errors as `read_chunk`."""
     with ThreadPoolExecutor(READERS, thread_name_prefix="chunks") as pool:
         waiting: deque[Future[Chunk]] = deque()

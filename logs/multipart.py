@@ -113,9 +113,7 @@ class PartWriter:
             if not self._upload_id:
                 self._upload_id = client.create_multipart_upload(**where)["UploadId"]
             number = len(self._parts) + 1
-            reply = client.upload_part(
-                **where, UploadId=self._upload_id, PartNumber=number, Body=self._buffer
-            )
+            reply = client.upload_part(**where, UploadId=self._upload_id, PartNumber=number, Body=self._buffer)
         self._parts.append({"PartNumber": number, "ETag": reply["ETag"]})
         self._buffer = bytearray()
 

@@ -45,9 +45,7 @@ def presign_get(store: Store, key: str, expires_s: int, *, public: bool = True) 
     )
 
 
-def presign_put(
-    store: Store, key: str, sha256: str, length: int, expires_s: int, *, public: bool = True
-) -> SignedPut:
+def presign_put(store: Store, key: str, sha256: str, length: int, expires_s: int, *, public: bool = True) -> SignedPut:
     """A URL to write exactly the bytes with this SHA-256 (hex) and length, once."""
     checksum = base64.b64encode(bytes.fromhex(check_sha256(sha256))).decode()
     url = _sign(
@@ -76,7 +74,5 @@ def _sign(store: Store, operation: str, expires_s: int, public: bool, **paramete
     config = store.config
     endpoint = (config.public_endpoint if public else "") or config.endpoint
     with translated("sign", str(parameters["Key"])):
-        url: str = store.client_at(endpoint).generate_presigned_url(
-            operation, Params=parameters, ExpiresIn=expires_s
-        )
+        url: str = store.client_at(endpoint).generate_presigned_url(operation, Params=parameters, ExpiresIn=expires_s)
     return url

@@ -80,9 +80,7 @@ class _Open:
 class StreamReader:
     """One stream of one instance. `records`: those that the controller holds, in any order."""
 
-    def __init__(
-        self, store: Store, run: str, instance: str, stream: str, records: Iterable[ChunkRecord]
-    ) -> None:
+    def __init__(self, store: Store, run: str, instance: str, stream: str, records: Iterable[ChunkRecord]) -> None:
         self._store = store
         self._where = (run, instance, stream)
         self._records = in_order(records)

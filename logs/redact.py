@@ -46,10 +46,14 @@ _RULES = (
     _Rule((b"ghp_", b"_pat_"), re.compile(rb"\b(gh(?:p|ithub_pat)_[a-z0-9_]{20,255})")),
     _Rule((b"hf_",), re.compile(rb"\b(hf_[a-z0-9]{30,64})\b")),
     _Rule((b"eyj",), re.compile(rb"\b(eyj[a-z0-9_-]{8,4096}\.[a-z0-9_-]{8,8192}\.[a-z0-9_-]{8,1024})")),
-    _Rule((b"key",), re.compile(rb"(?:api|access|secret|private)[_-]?key" + _ASSIGNED)),
+    # Not plain "key": half of what a prover prints is about proving and verification keys.
+    _Rule(
+        (b"_key", b"-key", b"ikey", b"skey"),
+        re.compile(rb"(?:api[_-]?|access[_-]?|secret[_-]|private[_-])key" + _ASSIGNED),
+    ),
     _Rule(
         (b"token", b"secret", b"passw", b"passphrase", b"credential"),
-        re.compile(rb"(?:token|secret|passwd|password|passphrase|credentials?)" + _ASSIGNED),
+        re.compile(rb"(?:token|secret|secretkey|passwd|password|passphrase|credentials?)" + _ASSIGNED),
     ),
 )
 _BLOCK_NEEDLE = b"private key"

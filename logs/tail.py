@@ -62,9 +62,7 @@ def publish(client: Any, instance: str, stream: str, first_line: int, data: byte
         raise TailUnavailable(f"the live tail is away: {error}") from error
 
 
-def read_since(
-    client: Any, instance: str, cursor: str = START, wait_ms: int = 0
-) -> tuple[list[TailFrame], str]:
+def read_since(client: Any, instance: str, cursor: str = START, wait_ms: int = 0) -> tuple[list[TailFrame], str]:
     """Frames after `cursor` and the cursor to ask with next. With `wait_ms` (at most 500) it waits
     that long for the first one. Raises `TailUnavailable`; `WireError` for a bad cursor.
     """

@@ -1,0 +1,1 @@
+"""Tests mirror the rooms; every folder here is a package, so that equal file names do not collide."""

@@ -1,0 +1,1 @@
+"""Servers that speak the real protocols. The product knows none of them."""

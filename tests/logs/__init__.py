@@ -1,0 +1,1 @@
+"""The archive against a real SeaweedFS, a real Valkey and hostile bytes."""
