@@ -1,0 +1,51 @@
+# Every target sets up what it needs in .venv, from hash-pinned files. Needs Python 3.11 or newer, and make.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+PIP := $(BIN)/python -m pip install -q --no-input
+COMPILE := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+.PHONY: help demo test lint lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: $(VENV)/.control ## start everything, benchmark this machine, stay up (ARGS=--once: stop afterwards)
+	@PROVEFLEET_STATE_DIR="$${PROVEFLEET_STATE_DIR:-$(CURDIR)/.provefleet}" $(BIN)/provefleet demo $(ARGS)
+
+test: $(VENV)/.dev ## the core tests, under 8 minutes; lists at the end what was skipped and why
+	$(BIN)/python -m pytest -rs -m "not browser and not images" $(ARGS)
+
+lint: $(VENV)/.dev ## ruff, the arrows between the rooms, mypy
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+lock: ## write requirements/*.txt anew from pyproject.toml (needs uv)
+	@command -v uv >/dev/null || { echo "make lock needs uv; see CONTRIBUTING.md" >&2; exit 1; }
+	$(COMPILE) pyproject.toml -o requirements/base.txt
+	$(COMPILE) pyproject.toml --extra control -o requirements/control.txt
+	$(COMPILE) pyproject.toml --extra control --extra dev -o requirements/dev.txt
+	echo "hatchling>=1.27" | $(COMPILE) - -o requirements/build.txt
+
+clean: ## remove .venv and the caches (not the state folder)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+# A half-made folder has no stamp, and is made again.
+$(VENV)/.made:
+	@./.ci/venv $(VENV)
+	@touch $@
+
+$(VENV)/.control: $(VENV)/.made requirements/control.txt requirements/build.txt pyproject.toml
+	@echo "installing what the control plane needs into $(VENV)"
+	@$(PIP) --require-hashes -r requirements/build.txt
+	@$(PIP) --require-hashes -r requirements/control.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.control requirements/dev.txt
+	@echo "installing what the tests need into $(VENV)"
+	@$(PIP) --require-hashes -r requirements/dev.txt
+	@touch $@
