@@ -93,7 +93,9 @@ def _check(context: Context, instance: Instance, key: Input, proofs: list[Proof]
 def _seen_before(context: Context, instance: Instance, proof: Proof) -> bool:
     with context.sessions() as session:
         others = session.scalars(
-            select(Proof.proof).where(Proof.run_id == instance.run_id, Proof.id < proof.id, Proof.received_ms.is_not(None))
+            select(Proof.proof).where(
+                Proof.run_id == instance.run_id, Proof.id < proof.id, Proof.received_ms.is_not(None)
+            )
         )
         return any(other == proof.proof for other in others if other is not None)
 
@@ -106,7 +108,9 @@ def _settle(context: Context, claim: Claim, instance_id: str) -> bool:
         if instance is None or run is None:
             return False
         proofs = list(
-            session.scalars(select(Proof).where(Proof.run_id == run.id, Proof.round == instance.round).order_by(Proof.index))
+            session.scalars(
+                select(Proof).where(Proof.run_id == run.id, Proof.round == instance.round).order_by(Proof.index)
+            )
         )
     progress = instance.progress or {}
     ended = bool(progress.get("ended")) and progress.get("round", 1) == instance.round
@@ -165,9 +169,14 @@ def _once_more(context: Context, claim: Claim, run: Run, instance: Instance, ver
             mine.round += 1
             mine.moved_ms = now
             record(
-                session, now, "benchmark", "benchmark.again", f"{verdict.reason}; the minimum lies inside the measured interval",
-                run_id=run.id, instance_id=instance.id,
-            )  # fmt: skip
+                session,
+                now,
+                "benchmark",
+                "benchmark.again",
+                f"{verdict.reason}; the minimum lies inside the measured interval",
+                run_id=run.id,
+                instance_id=instance.id,
+            )
     return False
 
 
@@ -183,19 +192,35 @@ def _conclude(
         spent = instance.dollars_per_hour * (now - (instance.rented_ms or now)) / 3_600_000
         result["dollars_per_proof"] = spent / result["verified"] if result["verified"] else None
         conclude(
-            session, run, ACTIVE, verdict.state, reason=verdict.reason, actor="benchmark", now_ms=now, values={"result": result}
+            session,
+            run,
+            ACTIVE,
+            verdict.state,
+            reason=verdict.reason,
+            actor="benchmark",
+            now_ms=now,
+            values={"result": result},
         )
         _mark(session, instance, run, verdict, result, now)
         token: str | None = claim.token
         if verdict.state == "passed" and instance.state == BENCHMARKING:
             transition(
-                session, instance, BENCHMARKING, READY, reason=verdict.reason, actor="benchmark", now_ms=now, token=token
+                session,
+                instance,
+                BENCHMARKING,
+                READY,
+                reason=verdict.reason,
+                actor="benchmark",
+                now_ms=now,
+                token=token,
             )
             token = None
         return to_sealing(context, session, instance, f"{verdict.state}: {verdict.reason}", "benchmark", token=token)
 
 
-def _mark(session: Session, instance: Instance, run: Run, verdict: rules.Verdict, result: dict[str, Any], now: int) -> None:
+def _mark(
+    session: Session, instance: Instance, run: Run, verdict: rules.Verdict, result: dict[str, Any], now: int
+) -> None:
     """What the machine will be remembered for; keyed on the machine, never on its host."""
     machine = session.get(Machine, (instance.provider, instance.machine_id))
     if machine is None:

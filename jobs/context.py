@@ -68,6 +68,14 @@ class Context:
 
         return Redis.from_url(self.settings.redis_url.get_secret_value(), socket_timeout=5, socket_connect_timeout=2)
 
+    @cached_property
+    def tail_redis(self) -> Redis:
+        """A client that gives up within a second: the live view must never hold anything up."""
+        from logs import tail
+
+        client: Redis = tail.connect(self.settings.redis_url.get_secret_value())
+        return client
+
     def enqueue(self, job: str, row_id: str, attempt: int) -> None:
         """Wake a worker for a row. With Redis away nothing is lost: the row's `wake_at_ms` brings reconcile to it."""
         from jobs import queue

@@ -19,8 +19,9 @@ from jobs.market import provider
 from jobs.market.providers.base import OfferGone, ProviderUnavailable, RentalRefused
 
 if TYPE_CHECKING:
-    from jobs.market.providers.base import ProviderInstance
     from sqlalchemy.orm import Session
+
+    from jobs.market.providers.base import ProviderInstance
 
 APART_MS = 2_000
 
@@ -80,7 +81,15 @@ def _rented(context: Context, claim: Claim, provider_id: str, how: str) -> None:
         run = session.get(Run, instance.run_id)
         values = {"provider_id": provider_id, "rented_ms": instance.rent_sent_ms or now, "moved_ms": now}
         moved = transition(
-            session, instance, RENTING, LOADING, reason=how, actor="deploy", now_ms=now, token=claim.token, values=values
+            session,
+            instance,
+            RENTING,
+            LOADING,
+            reason=how,
+            actor="deploy",
+            now_ms=now,
+            token=claim.token,
+            values=values,
         )
         if moved and (run is None or run.state != ACTIVE):
             fail(context, session, instance, "the run ended while the machine was being rented", "deploy")
@@ -121,7 +130,9 @@ def _not_rented(context: Context, claim: Claim, reason: str, final: bool = False
         instance = claim.mine(session)
         if not isinstance(instance, Instance):
             return
-        if not transition(session, instance, RENTING, NOT_RENTED, reason=reason, actor="deploy", now_ms=now, token=claim.token):
+        if not transition(
+            session, instance, RENTING, NOT_RENTED, reason=reason, actor="deploy", now_ms=now, token=claim.token
+        ):
             return
         _next(session, instance, reason, now, final)
 
@@ -144,5 +155,11 @@ def _note(context: Context, claim: Claim, text: str) -> None:
         if isinstance(instance, Instance) and instance.provider_status != text[:64]:
             instance.provider_status = text[:64]
             record(
-                session, context.now_ms(), "deploy", "provider.unavailable", text, run_id=instance.run_id, instance_id=instance.id
+                session,
+                context.now_ms(),
+                "deploy",
+                "provider.unavailable",
+                text,
+                run_id=instance.run_id,
+                instance_id=instance.id,
             )

@@ -27,9 +27,14 @@ def destroy(instance_id: str, attempt: int) -> None:
         except ProviderUnavailable as error:
             with transaction(context) as session:
                 record(
-                    session, context.now_ms(), "destroy", "provider.unavailable", str(error),
-                    run_id=instance.run_id, instance_id=instance.id,
-                )  # fmt: skip
+                    session,
+                    context.now_ms(),
+                    "destroy",
+                    "provider.unavailable",
+                    str(error),
+                    run_id=instance.run_id,
+                    instance_id=instance.id,
+                )
             claim.release(wake_in_s=5)
 
 
@@ -75,6 +80,13 @@ def _destroyed(context: Context, claim: Claim) -> bool:
             return True
         spent = spent_dollars(mine, now)
         return transition(
-            session, mine, DESTROYING, DESTROYED, reason="gone from two complete lists", actor="destroy", now_ms=now,
-            token=claim.token, values={"spent_dollars": spent, "token_sha256": None},
-        )  # fmt: skip
+            session,
+            mine,
+            DESTROYING,
+            DESTROYED,
+            reason="gone from two complete lists",
+            actor="destroy",
+            now_ms=now,
+            token=claim.token,
+            values={"spent_dollars": spent, "token_sha256": None},
+        )

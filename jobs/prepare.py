@@ -74,7 +74,9 @@ def _has_instance(context: Context, run_id: str) -> bool:
     with context.sessions() as session:
         return bool(
             session.scalar(
-                select(func.count()).select_from(Instance).where(Instance.run_id == run_id, Instance.state.not_in(ENDED))
+                select(func.count())
+                .select_from(Instance)
+                .where(Instance.run_id == run_id, Instance.state.not_in(ENDED))
             )
         )
 
@@ -97,7 +99,11 @@ def _give_up(context: Context, claim: Claim, reason: str) -> None:
 def _command(folder: Path, *arguments: str) -> None:
     """Run one of our own commands; a failure is its one line on stderr."""
     done = subprocess.run(
-        [sys.executable, "-m", "provefleet", *arguments], cwd=folder, capture_output=True, text=True, timeout=SETUP_TIMEOUT_S
+        [sys.executable, "-m", "provefleet", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=SETUP_TIMEOUT_S,
     )
     if done.returncode != 0:
         raise PrepareFailed(f"`provefleet {arguments[0]}` failed: {done.stderr.strip()[-500:] or done.returncode}")
@@ -133,9 +139,19 @@ def _make_key(context: Context, claim: Claim, circuit: str) -> Input:
         with (here / "circuit.zkey").open("rb") as file:
             sha256, length = upload_stream(context.store, file, context.settings.max_upload_bytes, context.new_id())
     row = Input(
-        id=context.new_id(), kind="zkey", name=f"{name}-{size}-{curve}.zkey", state="ready", sha256=sha256, size_bytes=length,
-        object_key=f"inputs/{sha256}", circuit=circuit, facts=facts, vkey=vkey, created_by="provefleet", created_ms=context.now_ms(),
-    )  # fmt: skip
+        id=context.new_id(),
+        kind="zkey",
+        name=f"{name}-{size}-{curve}.zkey",
+        state="ready",
+        sha256=sha256,
+        size_bytes=length,
+        object_key=f"inputs/{sha256}",
+        circuit=circuit,
+        facts=facts,
+        vkey=vkey,
+        created_by="provefleet",
+        created_ms=context.now_ms(),
+    )
     try:
         with transaction(context) as session:
             session.add(row)
@@ -168,10 +184,19 @@ def _tasks(run: Run, round_number: int, witnesses: list[Witness]) -> list[Proof]
         key, sha256, size, name, public = witnesses[index % len(witnesses)]
         tasks.append(
             Proof(
-                run_id=run.id, round=round_number, index=index, witness_key=key, witness_sha256=sha256, witness_bytes=size,
-                witness_name=name, expected_public=public, verdict="", reason="", timings_ms={},
+                run_id=run.id,
+                round=round_number,
+                index=index,
+                witness_key=key,
+                witness_sha256=sha256,
+                witness_bytes=size,
+                witness_name=name,
+                expected_public=public,
+                verdict="",
+                reason="",
+                timings_ms={},
             )
-        )  # fmt: skip
+        )
     return tasks
 
 
@@ -179,7 +204,9 @@ def add_round(context: Context, run: Run, round_number: int) -> None:
     """The tasks of a further round, with witnesses of its own. Raises `logs.errors.StoreError`."""
     with context.sessions() as session:
         key = session.get(Input, run.zkey_id)
-        have = session.scalar(select(func.count()).select_from(Proof).where(Proof.run_id == run.id, Proof.round == round_number))
+        have = session.scalar(
+            select(func.count()).select_from(Proof).where(Proof.run_id == run.id, Proof.round == round_number)
+        )
     if have or key is None:
         return
     made = _witnesses(context, run, key, round_number)
@@ -220,5 +247,7 @@ def _given_witnesses(context: Context, run: Run, key: Input) -> list[Witness]:
             row = session.get(Input, witness_id)
         if row is None:
             raise PrepareFailed("a witness of this run is gone; upload it again")
-        given.append((row.object_key, row.sha256, row.size_bytes, row.name, inputs.public_values(context, row, n_public)))
+        given.append(
+            (row.object_key, row.sha256, row.size_bytes, row.name, inputs.public_values(context, row, n_public))
+        )
     return given

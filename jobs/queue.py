@@ -70,7 +70,9 @@ def enqueue(context: Context, job: str, row_id: str, attempt: int) -> None:
     except DuplicateJobError:
         log.debug("%s_%s_%s is queued already", job, row_id, attempt)
     except (RedisError, OSError) as error:
-        raise QueueUnavailable(f"Redis does not answer ({error}); is it running? `provefleet doctor` says more") from error
+        raise QueueUnavailable(
+            f"Redis does not answer ({error}); is it running? `provefleet doctor` says more"
+        ) from error
 
 
 def request_scan(context: Context, provider: str, actor: str) -> None:
@@ -134,7 +136,13 @@ def overview(context: Context, failed_limit: int = 50) -> QueueOverview:
     try:
         queues = [queue(context, name) for name in QUEUES]
         states = [
-            QueueState(q.name, q.count, q.started_job_registry.count, q.failed_job_registry.count, q.scheduled_job_registry.count)
+            QueueState(
+                q.name,
+                q.count,
+                q.started_job_registry.count,
+                q.failed_job_registry.count,
+                q.scheduled_job_registry.count,
+            )
             for q in queues
         ]
         workers = [
@@ -203,7 +211,9 @@ class JsonCron(CronScheduler):
     def enqueue_jobs(self) -> list[CronJob]:
         due = [job for job in self.get_jobs() if job.should_run()]
         for job in due:
-            Queue(job.queue_name, connection=self.connection, serializer=JSONSerializer).enqueue(job.func_name, *job.args)
+            Queue(job.queue_name, connection=self.connection, serializer=JSONSerializer).enqueue(
+                job.func_name, *job.args
+            )
             job.set_enqueue_time(now())
         return due
 

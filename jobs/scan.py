@@ -14,8 +14,9 @@ from jobs.market import provider
 from jobs.market.providers.base import ProviderUnavailable
 
 if TYPE_CHECKING:
-    from jobs.market.providers.base import OfferFacts
     from sqlalchemy.orm import Session
+
+    from jobs.market.providers.base import OfferFacts
 
 FRESH_MS = 60_000
 
@@ -32,11 +33,15 @@ def refresh(context: Context, provider_name: str) -> int:
         found = provider(context, provider_name).scan()
     except ProviderUnavailable as error:
         with transaction(context) as session:
-            record(session, context.now_ms(), "scan", "offers.scan_failed", str(error), data={"provider": provider_name})
+            record(
+                session, context.now_ms(), "scan", "offers.scan_failed", str(error), data={"provider": provider_name}
+            )
         raise
     now = context.now_ms()
     with transaction(context) as session:
-        session.execute(update(Offer).where(Offer.provider == provider_name, Offer.gone_ms.is_(None)).values(gone_ms=now))
+        session.execute(
+            update(Offer).where(Offer.provider == provider_name, Offer.gone_ms.is_(None)).values(gone_ms=now)
+        )
         for offer in found:
             session.merge(Offer(provider=provider_name, seen_ms=now, gone_ms=None, **dataclasses.asdict(offer)))
             _see_machine(session, provider_name, offer, now)
@@ -60,10 +65,16 @@ def _see_machine(session: Session, provider_name: str, offer: OfferFacts, now: i
     if machine is None:
         session.add(
             Machine(
-                provider=provider_name, machine_id=offer.machine_id, host_id=offer.host_id, description=description[:300],
-                mark="", mark_reason="", first_seen_ms=now, last_seen_ms=now,
+                provider=provider_name,
+                machine_id=offer.machine_id,
+                host_id=offer.host_id,
+                description=description[:300],
+                mark="",
+                mark_reason="",
+                first_seen_ms=now,
+                last_seen_ms=now,
             )
-        )  # fmt: skip
+        )
         session.flush()
         return
     machine.host_id, machine.description, machine.last_seen_ms = offer.host_id, description[:300], now

@@ -14,12 +14,37 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from gpu.protocol import Command, Lease, Leased, Progress, Pull, Pulled, Register, Registered, Result, Seal, Sealed, Task, Upload
+from gpu.protocol import (
+    Command,
+    Lease,
+    Leased,
+    Progress,
+    Pull,
+    Pulled,
+    Register,
+    Registered,
+    Result,
+    Seal,
+    Sealed,
+    Task,
+    Upload,
+)
 from jobs.domain import instances
 from jobs.domain.db import writing
 from jobs.domain.models import Chunk, Instance, Proof, Run
 from jobs.domain.spec import build_spec, witness_fetch
-from jobs.domain.states import BENCHMARKING, BILLABLE, DESTROYING, FETCHING, LOADING, PROVING, READY, SEALING, WORKING, transition
+from jobs.domain.states import (
+    BENCHMARKING,
+    BILLABLE,
+    DESTROYING,
+    FETCHING,
+    LOADING,
+    PROVING,
+    READY,
+    SEALING,
+    WORKING,
+    transition,
+)
 from jobs.domain.work import record, transaction, wake
 from logs import presign
 from logs.wire import emergency_key
@@ -87,13 +112,26 @@ def register(context: Context, bootstrap_token: str, message: Register) -> Regis
         spec = build_spec(context, session, run, instance)
         deadline = now + int(spec.deadlines_s["params"] * 1000)
         values: dict[str, Any] = {
-            "token_sha256": sha256_of(token), "facts": facts, "image_ran": message.image_digest[:200], "stage": "params",
-            "stage_ms": now, "stage_deadline_ms": deadline, "moved_ms": now, "heard_ms": now,
+            "token_sha256": sha256_of(token),
+            "facts": facts,
+            "image_ran": message.image_digest[:200],
+            "stage": "params",
+            "stage_ms": now,
+            "stage_deadline_ms": deadline,
+            "moved_ms": now,
+            "heard_ms": now,
             "lease_expires_ms": now + run.lease_s * 1000,
-        }  # fmt: skip
+        }
         if instance.state == LOADING:
             transition(
-                session, instance, LOADING, FETCHING, reason="the agent registered", actor="agent", now_ms=now, values=values
+                session,
+                instance,
+                LOADING,
+                FETCHING,
+                reason="the agent registered",
+                actor="agent",
+                now_ms=now,
+                values=values,
             )
         else:
             session.execute(update(Instance).where(Instance.id == instance.id).values(**values))
@@ -110,9 +148,14 @@ def _advance(context: Context, session: Session, instance: Instance, stage: str)
     }.get((instance.state, stage), [])
     for new in path:
         run = session.get(Run, instance.run_id)
-        assert run is not None  # noqa: S101 - register refused an instance without a run
+        assert run is not None
         spec_deadline = min(run.max_duration_s, instances.stage_deadline_s(run.payload, stage))
-        values = {"stage": stage, "stage_ms": now, "moved_ms": now, "stage_deadline_ms": now + int(spec_deadline * 1000)}
+        values = {
+            "stage": stage,
+            "stage_ms": now,
+            "moved_ms": now,
+            "stage_deadline_ms": now + int(spec_deadline * 1000),
+        }
         reason = f"stage {stage} began" if new != READY else "parameters are here; no benchmark was asked for"
         if not transition(
             session, instance, instance.state, new, reason=reason, actor="agent", now_ms=now, values=values
@@ -142,7 +185,9 @@ def _commands(instance: Instance) -> list[Command]:
     if instance.state == DESTROYING:
         return [Command("exit", reason=instance.reason)]
     if instance.state == BENCHMARKING and instance.round > (instance.progress or {}).get("round", 1):
-        return [Command("round", round=instance.round, reason="once more: the minimum lies inside the measured interval")]
+        return [
+            Command("round", round=instance.round, reason="once more: the minimum lies inside the measured interval")
+        ]
     return []
 
 
@@ -180,11 +225,17 @@ def pull(context: Context, token: str, message: Pull) -> Pulled:
         wanted = {"benchmark": BENCHMARKING, "prove": PROVING}.get(message.stage)
         if instance.state != wanted or message.round != instance.round:
             raise AgentRefused(
-                409, "not_now", f"no tasks of {message.stage} round {message.round}: the instance is {instance.state}, round {instance.round}"
+                409,
+                "not_now",
+                f"no tasks of {message.stage} round {message.round}: the instance is {instance.state}, round {instance.round}",
             )
         mine = (Proof.run_id == instance.run_id, Proof.round == message.round)
-        session.execute(update(Proof).where(*mine, Proof.pulled_ms.is_(None)).values(pulled_ms=now, instance_id=instance.id))
-        proofs = list(session.scalars(select(Proof).where(*mine, Proof.instance_id == instance.id).order_by(Proof.index)))
+        session.execute(
+            update(Proof).where(*mine, Proof.pulled_ms.is_(None)).values(pulled_ms=now, instance_id=instance.id)
+        )
+        proofs = list(
+            session.scalars(select(Proof).where(*mine, Proof.instance_id == instance.id).order_by(Proof.index))
+        )
     return Pulled([Task(proof.index, witness_fetch(context, proof)) for proof in proofs])
 
 
@@ -193,17 +244,23 @@ def store_result(context: Context, token: str, message: Result) -> None:
     now = context.now_ms()
     if message.ok and (message.proof is None or message.public is None):
         raise AgentRefused(400, "bad_message", "a result that is ok carries proof and public")
-    _bounded({"proof": message.proof, "public": message.public, "timings": message.timings_ms}, MAX_PROOF_BYTES, "a result")
+    _bounded(
+        {"proof": message.proof, "public": message.public, "timings": message.timings_ms}, MAX_PROOF_BYTES, "a result"
+    )
     with transaction(context) as session:
         instance = authenticated(session, token, lock=True)
         proof = session.scalar(
             select(Proof).where(
-                Proof.run_id == instance.run_id, Proof.round == message.round, Proof.index == message.index,
+                Proof.run_id == instance.run_id,
+                Proof.round == message.round,
+                Proof.index == message.index,
                 Proof.instance_id == instance.id,
             )
-        )  # fmt: skip
+        )
         if proof is None or proof.pulled_ms is None:
-            raise AgentRefused(404, "no_task", f"proof {message.index} of round {message.round} was not given to this instance")
+            raise AgentRefused(
+                404, "no_task", f"proof {message.index} of round {message.round} was not given to this instance"
+            )
         if proof.received_ms is not None or instance.state not in WORKING:
             return
         proof.received_ms, proof.machine_ms, proof.timings_ms = now, message.machine_ms, message.timings_ms
@@ -235,7 +292,13 @@ def seal(context: Context, token: str, message: Seal) -> Sealed:
             record(session, now, "agent", "agent.sealed", run_id=instance.run_id, instance_id=instance.id)
         # An agent may seal by itself (it was told to end, or its time is up): then the work is over.
         if instance.state in WORKING:
-            instances.fail(context, session, instance, f"the agent sealed by itself: {message.reason or 'no reason given'}"[:500], "agent")
+            instances.fail(
+                context,
+                session,
+                instance,
+                f"the agent sealed by itself: {message.reason or 'no reason given'}"[:500],
+                "agent",
+            )
         else:
             wake(session, instance, now)
     return Sealed(accepted=True)

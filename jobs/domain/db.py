@@ -56,7 +56,9 @@ def make_engine(url: str) -> Engine:
             event.listen(engine, "connect", _sqlite_pragmas)
             event.listen(engine, "begin", _sqlite_begin)
             return engine
-        return create_engine(url, pool_pre_ping=True, pool_size=4, max_overflow=60, pool_recycle=600, connect_args={"timeout": 10})
+        return create_engine(
+            url, pool_pre_ping=True, pool_size=4, max_overflow=60, pool_recycle=600, connect_args={"timeout": 10}
+        )
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
         raise DatabaseUnavailable(
             f"PROVEFLEET_DATABASE_URL is not usable ({error}); expected postgresql://user:password@host/db or sqlite:///path"

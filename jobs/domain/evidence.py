@@ -38,7 +38,14 @@ if TYPE_CHECKING:
 
 def record_of(row: Chunk) -> ChunkRecord:
     return ChunkRecord(
-        row.seq, row.first_line, row.lines, row.t_first_ms, row.t_last_ms, row.raw_bytes, row.raw_sha256, row.prev_sha256
+        row.seq,
+        row.first_line,
+        row.lines,
+        row.t_first_ms,
+        row.t_last_ms,
+        row.raw_bytes,
+        row.raw_sha256,
+        row.prev_sha256,
     )
 
 
@@ -52,7 +59,10 @@ def records_of(session: Session, instance_id: str) -> dict[str, list[ChunkRecord
 
 def _last(session: Session, instance_id: str, stream: str) -> Chunk | None:
     return session.scalar(
-        select(Chunk).where(Chunk.instance_id == instance_id, Chunk.stream == stream).order_by(Chunk.seq.desc()).limit(1)
+        select(Chunk)
+        .where(Chunk.instance_id == instance_id, Chunk.stream == stream)
+        .order_by(Chunk.seq.desc())
+        .limit(1)
     )
 
 
@@ -99,8 +109,12 @@ def add_chunk(context: Context, instance: Instance, stream: str, chunk: ChunkRec
         context.store.put_once(chunk_key(instance.run_id or "none", instance.id, stream, chunk.seq), frame)
     except ObjectConflict as error:
         # The same chunk compressed by another zstd would be other bytes: only the raw content decides.
-        raise AgentRefused(409, "conflict", f"chunk {chunk.seq} of {stream} is in the archive with other bytes") from error
-    row = Chunk(instance_id=instance.id, stream=stream, stored_bytes=len(frame), received_ms=context.now_ms(), **chunk.to_dict())
+        raise AgentRefused(
+            409, "conflict", f"chunk {chunk.seq} of {stream} is in the archive with other bytes"
+        ) from error
+    row = Chunk(
+        instance_id=instance.id, stream=stream, stored_bytes=len(frame), received_ms=context.now_ms(), **chunk.to_dict()
+    )
     try:
         with writing(context.sessions) as session:
             if held := _check_place(session, instance, stream, chunk):
@@ -130,7 +144,7 @@ def store_tail(context: Context, token: str, stream: str, first_line: int, data:
         raise AgentRefused(400, "bad_stream", str(error)) from error
     if len(data) > TAIL_FRAME_BYTES:
         raise AgentRefused(413, "too_large", f"a tail frame is at most {TAIL_FRAME_BYTES} bytes")
-    tail.publish(context.redis, instance.id, stream, first_line, data)
+    tail.publish(context.tail_redis, instance.id, stream, first_line, data)
 
 
 def add_artifact(context: Context, instance: Instance, name: str, data: IO[bytes], length: int, sha256: str) -> None:
@@ -144,7 +158,9 @@ def add_artifact(context: Context, instance: Instance, name: str, data: IO[bytes
     with context.sessions() as session:
         if session.get(Artifact, (instance.id, name)) is not None:
             return
-        count = session.scalar(select(func.count()).select_from(Artifact).where(Artifact.instance_id == instance.id)) or 0
+        count = (
+            session.scalar(select(func.count()).select_from(Artifact).where(Artifact.instance_id == instance.id)) or 0
+        )
     if count >= MAX_ARTIFACTS_PER_INSTANCE:
         raise AgentRefused(413, "quota", f"an instance has at most {MAX_ARTIFACTS_PER_INSTANCE} artifacts")
     key = artifact_key(instance.run_id or "none", instance.id, name)
@@ -156,7 +172,12 @@ def add_artifact(context: Context, instance: Instance, name: str, data: IO[bytes
         if session.get(Artifact, (instance.id, name)) is None:
             session.add(
                 Artifact(
-                    instance_id=instance.id, name=name, size_bytes=length, sha256=sha256, object_key=key, created_ms=context.now_ms()
+                    instance_id=instance.id,
+                    name=name,
+                    size_bytes=length,
+                    sha256=sha256,
+                    object_key=key,
+                    created_ms=context.now_ms(),
                 )
             )
 

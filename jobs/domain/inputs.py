@@ -143,12 +143,28 @@ def register(
 ) -> Input:
     """The row of an input whose bytes are in the archive under `inputs/<sha256>`."""
     row = Input(
-        id=context.new_id(), kind=kind, name=name, state="ready", sha256=sha256, size_bytes=size,
-        object_key=f"inputs/{sha256}", facts=facts, vkey=vkey, created_by=actor, created_ms=context.now_ms(),
-    )  # fmt: skip
+        id=context.new_id(),
+        kind=kind,
+        name=name,
+        state="ready",
+        sha256=sha256,
+        size_bytes=size,
+        object_key=f"inputs/{sha256}",
+        facts=facts,
+        vkey=vkey,
+        created_by=actor,
+        created_ms=context.now_ms(),
+    )
     with transaction(context) as session:
         session.add(row)
-        record(session, context.now_ms(), actor, "input.stored", f"{name}, {size} bytes", data={"sha256": sha256, "kind": kind})
+        record(
+            session,
+            context.now_ms(),
+            actor,
+            "input.stored",
+            f"{name}, {size} bytes",
+            data={"sha256": sha256, "kind": kind},
+        )
     return row
 
 

@@ -308,7 +308,10 @@ class Event(Base):
     """One thing that happened: a transition, a decision, an operator's act. Appended, never changed."""
 
     __tablename__ = "events"
-    __table_args__ = (Index("ix_events_run_id_id", "run_id", "id"), Index("ix_events_instance_id_id", "instance_id", "id"))
+    __table_args__ = (
+        Index("ix_events_run_id_id", "run_id", "id"),
+        Index("ix_events_instance_id_id", "instance_id", "id"),
+    )
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
     at_ms: Mapped[int] = mapped_column(index=True)
     run_id: Mapped[str | None] = mapped_column(ID)

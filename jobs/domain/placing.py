@@ -53,7 +53,9 @@ def _candidates(context: Context, session: Session, run: Run) -> tuple[list[Offe
         query = query.where(Offer.offer_id == run.offer_id)
     offers = list(session.scalars(query.order_by(Offer.dollars_per_hour, Offer.offer_id)))
     taken = set(
-        session.scalars(select(Instance.offer_id).where(Instance.provider == run.provider, Instance.state.not_in(ENDED)))
+        session.scalars(
+            select(Instance.offer_id).where(Instance.provider == run.provider, Instance.state.not_in(ENDED))
+        )
     )
     if not offers:
         # A rented offer leaves the market until it is freed: then waiting helps.
@@ -87,13 +89,23 @@ def place(context: Context, claim: Claim) -> Placed:
             if not isinstance(run, Run) or run.state not in (QUEUED, ACTIVE):
                 return Placed()
             if run.rentals >= MAX_RENTALS:
-                return Placed(f"{run.rentals} offers in a row were gone when we came to rent them; scan and try again", final=True)
+                return Placed(
+                    f"{run.rentals} offers in a row were gone when we came to rent them; scan and try again", final=True
+                )
             offers, why_not = _candidates(context, session, run)
             if not offers:
                 return why_not
             instance = _intend(context, session, run, offers[0], now)
             if run.state == QUEUED:
-                conclude(session, run, QUEUED, ACTIVE, reason=f"offer {instance.offer_id} chosen", actor="prepare", now_ms=now)
+                conclude(
+                    session,
+                    run,
+                    QUEUED,
+                    ACTIVE,
+                    reason=f"offer {instance.offer_id} chosen",
+                    actor="prepare",
+                    now_ms=now,
+                )
             else:
                 run.claim_token = run.claim_until_ms = run.wake_at_ms = None
             wake(session, instance, now)
@@ -107,21 +119,52 @@ def _intend(context: Context, session: Session, run: Run, offer: Offer, now: int
     held = reservation(context.settings, offer.dollars_per_hour, run.max_duration_s, run.lease_s, run.max_dollars)
     deadline = now + int(stage_deadline_s(run.payload, "loading") * 1000)
     instance = Instance(
-        id=instance_id, run_id=run.id, label=label_of(controller_id(session, context), instance_id), provider=run.provider,
-        offer_id=offer.offer_id, machine_id=offer.machine_id, host_id=offer.host_id, state=RENTING, state_ms=now, reason="",
-        stage="loading", stage_ms=now, stage_deadline_ms=deadline, moved_ms=now, progress={}, round=1,
-        dollars_per_hour=offer.dollars_per_hour, reserved_dollars=held, spent_dollars=0.0, facts={}, telemetry={},
-        image_expected=context.settings.payload_image, created_ms=now, job_attempt=0, missed_lists=0, absent_lists=0,
-        evidence="", evidence_text="", provider_status="", bootstrap_sha256="", image_ran="",
-    )  # fmt: skip
+        id=instance_id,
+        run_id=run.id,
+        label=label_of(controller_id(session, context), instance_id),
+        provider=run.provider,
+        offer_id=offer.offer_id,
+        machine_id=offer.machine_id,
+        host_id=offer.host_id,
+        state=RENTING,
+        state_ms=now,
+        reason="",
+        stage="loading",
+        stage_ms=now,
+        stage_deadline_ms=deadline,
+        moved_ms=now,
+        progress={},
+        round=1,
+        dollars_per_hour=offer.dollars_per_hour,
+        reserved_dollars=held,
+        spent_dollars=0.0,
+        facts={},
+        telemetry={},
+        image_expected=context.settings.payload_image,
+        created_ms=now,
+        job_attempt=0,
+        missed_lists=0,
+        absent_lists=0,
+        evidence="",
+        evidence_text="",
+        provider_status="",
+        bootstrap_sha256="",
+        image_ran="",
+    )
     session.add(instance)
     run.rentals += 1
     run.stage = "renting"
     session.flush()
     record(
-        session, now, "prepare", "instance.intended", f"offer {offer.offer_id} at ${offer.dollars_per_hour:.4g}/h, ${held:.4f} reserved",
-        run_id=run.id, instance_id=instance_id, data={"offer": offer.offer_id, "machine": offer.machine_id},
-    )  # fmt: skip
+        session,
+        now,
+        "prepare",
+        "instance.intended",
+        f"offer {offer.offer_id} at ${offer.dollars_per_hour:.4g}/h, ${held:.4f} reserved",
+        run_id=run.id,
+        instance_id=instance_id,
+        data={"offer": offer.offer_id, "machine": offer.machine_id},
+    )
     return instance
 
 

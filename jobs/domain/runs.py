@@ -68,8 +68,16 @@ class RunRequest(BaseModel):
 def parse_circuit(text: str) -> tuple[str, int, str]:
     """(name, size, curve) of e.g. `chain/4096/bls12381`. Raises ValueError saying what is possible."""
     parts = text.split("/")
-    if len(parts) != 3 or parts[0] not in CIRCUITS or parts[2] not in CURVES or not parts[1].isascii() or not parts[1].isdigit():
-        raise ValueError(f"a built-in circuit is {'|'.join(CIRCUITS)}/SIZE/{'|'.join(CURVES)}, e.g. chain/4096/bls12381")
+    if (
+        len(parts) != 3
+        or parts[0] not in CIRCUITS
+        or parts[2] not in CURVES
+        or not parts[1].isascii()
+        or not parts[1].isdigit()
+    ):
+        raise ValueError(
+            f"a built-in circuit is {'|'.join(CIRCUITS)}/SIZE/{'|'.join(CURVES)}, e.g. chain/4096/bls12381"
+        )
     if not 1 <= int(parts[1]) <= MAX_CIRCUIT_SIZE:
         raise ValueError(f"the circuit's size must be 1 to {MAX_CIRCUIT_SIZE:,} constraints")
     return parts[0], int(parts[1]), parts[2]
@@ -101,7 +109,9 @@ def tail_s(settings: Settings, lease_s: int) -> int:
     return settings.evidence_deadline_s + lease_s + TAIL_MARGIN_S
 
 
-def reservation(settings: Settings, dollars_per_hour: float, max_duration_s: int, lease_s: int, max_dollars: float | None) -> float:
+def reservation(
+    settings: Settings, dollars_per_hour: float, max_duration_s: int, lease_s: int, max_dollars: float | None
+) -> float:
     """Dollars held for one rental, tail included; never more than `max_dollars`."""
     full = dollars_per_hour * (max_duration_s + tail_s(settings, lease_s)) / 3600
     return full if max_dollars is None else min(full, max_dollars)
@@ -125,7 +135,11 @@ def _check_inputs(session: Session, request: RunRequest) -> dict[str, str]:
     if request.circuit:
         if request.zkey_id or request.witness_ids:
             return {"circuit": "choose a built-in circuit or your own key and witnesses, not both"}
-        return {} if request.kind == "benchmark" else {"circuit": "a built-in circuit can only be benchmarked; to prove, upload a key"}
+        return (
+            {}
+            if request.kind == "benchmark"
+            else {"circuit": "a built-in circuit can only be benchmarked; to prove, upload a key"}
+        )
     if not request.zkey_id:
         return {"zkey_id": "choose a built-in circuit, or upload a proving key (.zkey)"}
     key = session.get(Input, request.zkey_id)
@@ -150,7 +164,9 @@ def _check_money(context: Context, session: Session, request: RunRequest, lease_
         return {"offer_id": "this offer is gone; scan again and choose another"}
     limit = request.max_dollars_per_hour
     if limit is not None and offer.dollars_per_hour > limit:
-        return {"max_dollars_per_hour": f"the offer costs ${offer.dollars_per_hour:.4g}/h; raise the limit or choose another"}
+        return {
+            "max_dollars_per_hour": f"the offer costs ${offer.dollars_per_hour:.4g}/h; raise the limit or choose another"
+        }
     tail = offer.dollars_per_hour * tail_s(context.settings, lease_s) / 3600
     if request.max_dollars is not None and tail >= request.max_dollars:
         return {"max_dollars": f"sealing the evidence alone may cost ${tail:.4f} at this price; raise it above that"}
@@ -166,7 +182,9 @@ def create_run(context: Context, request: RunRequest, actor: str) -> str:
     lease_s = request.lease_s or context.settings.lease_s
     try:
         with transaction(context) as session:
-            if request.request_id and (found := session.scalar(select(Run.id).where(Run.request_id == request.request_id))):
+            if request.request_id and (
+                found := session.scalar(select(Run.id).where(Run.request_id == request.request_id))
+            ):
                 return found
             if request.payload not in payloads.names():
                 raise InvalidRequest({"payload": f"there is no such payload; there are: {', '.join(payloads.names())}"})
@@ -186,14 +204,31 @@ def create_run(context: Context, request: RunRequest, actor: str) -> str:
 def _new_run(context: Context, request: RunRequest, actor: str, lease_s: int, now: int) -> Run:
     asked: dict[str, Any] = {"circuit": request.circuit} if request.circuit else {"witnesses": request.witness_ids}
     return Run(
-        id=context.new_id(), kind=request.kind, payload=request.payload, state=QUEUED, stage="waiting",
-        inputs=asked, zkey_id=request.zkey_id, provider=request.provider, offer_id=request.offer_id,
-        max_dollars_per_hour=request.max_dollars_per_hour, max_dollars=request.max_dollars,
-        max_duration_s=request.max_duration_s, min_proofs_per_hour=request.min_proofs_per_hour,
+        id=context.new_id(),
+        kind=request.kind,
+        payload=request.payload,
+        state=QUEUED,
+        stage="waiting",
+        inputs=asked,
+        zkey_id=request.zkey_id,
+        provider=request.provider,
+        offer_id=request.offer_id,
+        max_dollars_per_hour=request.max_dollars_per_hour,
+        max_dollars=request.max_dollars,
+        max_duration_s=request.max_duration_s,
+        min_proofs_per_hour=request.min_proofs_per_hour,
         proofs=len(request.witness_ids) if request.kind == "prove" else request.proofs,
-        concurrency=request.concurrency, partition_workers=request.partition_workers, lease_s=lease_s,
-        request_id=request.request_id, created_by=actor, created_ms=now, result={}, rentals=0, job_attempt=0, reason="",
-    )  # fmt: skip
+        concurrency=request.concurrency,
+        partition_workers=request.partition_workers,
+        lease_s=lease_s,
+        request_id=request.request_id,
+        created_by=actor,
+        created_ms=now,
+        result={},
+        rentals=0,
+        job_attempt=0,
+        reason="",
+    )
 
 
 def run_again(context: Context, run_id: str, actor: str) -> str:
@@ -203,12 +238,21 @@ def run_again(context: Context, run_id: str, actor: str) -> str:
         if run is None:
             raise InvalidRequest({"run": "there is no such run"})
         request = RunRequest(
-            kind=run.kind, payload=run.payload, circuit=run.inputs.get("circuit"),
-            zkey_id=None if run.inputs.get("circuit") else run.zkey_id, witness_ids=run.inputs.get("witnesses", []),
-            provider=run.provider, max_dollars_per_hour=run.max_dollars_per_hour, max_dollars=run.max_dollars,
-            max_duration_s=run.max_duration_s, min_proofs_per_hour=run.min_proofs_per_hour, proofs=run.proofs,
-            concurrency=run.concurrency, partition_workers=run.partition_workers, lease_s=run.lease_s,
-        )  # fmt: skip
+            kind=run.kind,
+            payload=run.payload,
+            circuit=run.inputs.get("circuit"),
+            zkey_id=None if run.inputs.get("circuit") else run.zkey_id,
+            witness_ids=run.inputs.get("witnesses", []),
+            provider=run.provider,
+            max_dollars_per_hour=run.max_dollars_per_hour,
+            max_dollars=run.max_dollars,
+            max_duration_s=run.max_duration_s,
+            min_proofs_per_hour=run.min_proofs_per_hour,
+            proofs=run.proofs,
+            concurrency=run.concurrency,
+            partition_workers=run.partition_workers,
+            lease_s=run.lease_s,
+        )
     return create_run(context, request, actor)
 
 
@@ -221,6 +265,8 @@ def cancel_run(context: Context, run_id: str, actor: str, reason: str) -> bool:
             return False
         if not conclude(session, run, run.state, "cancelled", reason=reason or "cancelled", actor=actor, now_ms=now):
             return False
-        for instance in session.scalars(select(Instance).where(Instance.run_id == run_id, Instance.state.not_in(ENDED))):
+        for instance in session.scalars(
+            select(Instance).where(Instance.run_id == run_id, Instance.state.not_in(ENDED))
+        ):
             instances.to_sealing(context, session, instance, f"run cancelled: {reason or 'no reason given'}", actor)
         return True

@@ -125,15 +125,29 @@ def transition(
         return False
     session.add(
         Event(
-            at_ms=now_ms, run_id=instance.run_id, instance_id=instance.id, actor=actor,
-            kind="instance.state", old=old, new=new, reason=reason,
+            at_ms=now_ms,
+            run_id=instance.run_id,
+            instance_id=instance.id,
+            actor=actor,
+            kind="instance.state",
+            old=old,
+            new=new,
+            reason=reason,
         )
-    )  # fmt: skip
+    )
     return True
 
 
 def conclude(
-    session: Session, run: Run, old: str, new: str, *, reason: str, actor: str, now_ms: int, values: dict[str, Any] | None = None
+    session: Session,
+    run: Run,
+    old: str,
+    new: str,
+    *,
+    reason: str,
+    actor: str,
+    now_ms: int,
+    values: dict[str, Any] | None = None,
 ) -> bool:
     """Move `run` from `old` to `new`; a verdict, once given, is never changed. Same rules as `transition`."""
     if (old, new) not in RUN_EDGES:
@@ -143,7 +157,9 @@ def conclude(
     changed = session.execute(
         update(Run)
         .where(Run.id == run.id, Run.state == old)
-        .values(state=new, reason=reason, claim_token=None, claim_until_ms=None, wake_at_ms=None, **times, **(values or {}))
+        .values(
+            state=new, reason=reason, claim_token=None, claim_until_ms=None, wake_at_ms=None, **times, **(values or {})
+        )
         .execution_options(synchronize_session=False)
     ).rowcount
     session.expire(run)

@@ -13,9 +13,37 @@ from dataclasses import dataclass
 # Student's t, 95th percentile (a two-sided 90 % interval), for 1..30 degrees of freedom; beyond, the normal's.
 # NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.6.7.2.
 T_95 = (
-    6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753,
-    1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706, 1.703, 1.701, 1.699, 1.697,
-)  # fmt: skip
+    6.314,
+    2.920,
+    2.353,
+    2.132,
+    2.015,
+    1.943,
+    1.895,
+    1.860,
+    1.833,
+    1.812,
+    1.796,
+    1.782,
+    1.771,
+    1.761,
+    1.753,
+    1.746,
+    1.740,
+    1.734,
+    1.729,
+    1.725,
+    1.721,
+    1.717,
+    1.714,
+    1.711,
+    1.708,
+    1.706,
+    1.703,
+    1.701,
+    1.699,
+    1.697,
+)
 NORMAL_95 = 1.645
 
 # The prover's own words for an input that can't be proved with (`gpu.errors`): the machine is not to blame.
@@ -104,7 +132,7 @@ def decide(
     died = _died(exit_code, signal, error)
     inputs_to_blame = bool(bad) and all(o.verdict == "error" and o.reason.split(":")[0] in INPUT_ERRORS for o in bad)
     first = f"proof {bad[0].index}: {_first_line(bad[0].reason)}" if bad else "no answer came"
-    if died and valid + len(bad) < total or signal:
+    if (died and valid + len(bad) < total) or signal:
         return Verdict("failed", f"{died} after {valid} of {total} proofs" + (f"; {first}" if bad else ""))
     if inputs_to_blame:
         return Verdict("failed", f"{valid} of {total} proofs; the input is refused: {first}")

@@ -75,7 +75,9 @@ def record(
 ) -> None:
     """Append an event: something that happened besides a change of state."""
     session.add(
-        Event(at_ms=now_ms, actor=actor, kind=kind, reason=reason, run_id=run_id, instance_id=instance_id, data=data or {})
+        Event(
+            at_ms=now_ms, actor=actor, kind=kind, reason=reason, run_id=run_id, instance_id=instance_id, data=data or {}
+        )
     )
 
 
@@ -88,12 +90,14 @@ class Claim:
     def extend(self) -> bool:
         """Hold on for another `CLAIM_S`. False: the claim was lost."""
         with writing(self.context.sessions) as session:
-            changed = session.execute(
-                update(self.model)
-                .where(self.model.id == self.row_id, self.model.claim_token == self.token)
-                .values(claim_until_ms=self.context.now_ms() + CLAIM_S * 1000)
-            ).rowcount
-        return changed == 1
+            row = self.mine(session)
+            if row is None:
+                return False
+            until = self.context.now_ms() + CLAIM_S * 1000
+            if row.wake_at_ms == row.claim_until_ms:
+                row.wake_at_ms = until
+            row.claim_until_ms = until
+        return True
 
     @contextmanager
     def released_on_error(self) -> Iterator[None]:
@@ -132,6 +136,8 @@ class Claim:
             row = self.mine(session)
             if row is None:
                 return
+            if row.wake_at_ms == row.claim_until_ms:
+                row.wake_at_ms = None
             row.claim_token = row.claim_until_ms = None
             if wake_in_s is not None:
                 due = self.context.now_ms() + int(wake_in_s * 1000)
@@ -141,9 +147,11 @@ class Claim:
 def take(context: Context, model: type[Row], row_id: str, states: tuple[str, ...]) -> tuple[Claim, Row] | None:
     """Claim a row that is in one of `states` and held by nobody. None: drop the job, someone else has it or it moved on.
 
-    The claim clears `wake_at_ms`; a wake that arrives while we hold the row sets it again, and survives our release.
+    While held, `wake_at_ms` is the end of the claim, so that the row is looked at again if we die; a wake that
+    arrives meanwhile sets another time, which survives our release.
     """
     now, token = context.now_ms(), context.new_id()
+    until = now + CLAIM_S * 1000
     with writing(context.sessions) as session:
         changed = session.execute(
             update(model)
@@ -152,16 +160,20 @@ def take(context: Context, model: type[Row], row_id: str, states: tuple[str, ...
                 model.state.in_(states),
                 or_(model.claim_until_ms.is_(None), model.claim_until_ms < now),
             )
-            .values(claim_token=token, claim_until_ms=now + CLAIM_S * 1000, wake_at_ms=None)
+            .values(claim_token=token, claim_until_ms=until, wake_at_ms=until)
         ).rowcount
         if changed != 1:
             # Held by another job: what woke us still wants looking at, right after that job is done.
             session.execute(
                 update(model)
-                .where(model.id == row_id, model.state.in_(states), or_(model.wake_at_ms.is_(None), model.wake_at_ms > now + 1000))
+                .where(
+                    model.id == row_id,
+                    model.state.in_(states),
+                    or_(model.wake_at_ms.is_(None), model.wake_at_ms > now + 1000),
+                )
                 .values(wake_at_ms=now + 1000)
             )
             return None
         row = session.get(model, row_id, populate_existing=True)
-        assert row is not None  # noqa: S101 - updated in this transaction
+        assert row is not None
     return Claim(context, model, row_id, token), row

@@ -43,7 +43,9 @@ def load(name: str) -> Payload:
         title=data["title"],
         description=data["description"],
         streams=data["streams"],
-        commands={stage: StageCommand.from_json(table["run"]) for stage, table in data["stage"].items() if "run" in table},
+        commands={
+            stage: StageCommand.from_json(table["run"]) for stage, table in data["stage"].items() if "run" in table
+        },
         deadlines_s={stage: float(table["deadline_s"]) for stage, table in data["stage"].items()},
         silent_s={stage: float(table["silent_s"]) for stage, table in data["stage"].items()},
         env=data.get("env", {}),

@@ -1,0 +1,249 @@
+"""`collect_logs`: seal the evidence of one instance, and only then let it be destroyed.
+
+Waits for the agent to say that all is shipped, for proof that it can't any more (the machine is gone), or for
+the evidence deadline. While the archive can't be reached, sealing waits up to the lease.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from jobs import payloads
+from jobs.context import Context, current
+from jobs.domain.agents import AgentRefused
+from jobs.domain.evidence import add_chunk, records_of
+from jobs.domain.models import Artifact, Event, Instance, Proof, Run
+from jobs.domain.states import DESTROYING, SEALING, transition
+from jobs.domain.work import Claim, record, take, transaction, wake
+from jobs.market import provider
+from jobs.market.providers.base import RUNNING, NoSuchInstance, ProviderError
+from logs import evidence
+from logs.bundle import load_manifest, write_bundle
+from logs.emergency import EmergencyRefused, unpack_emergency
+from logs.errors import NoSuchObject, ObjectConflict, StoreError, TooLarge
+from logs.redact import redact
+from logs.wire import MAX_EMERGENCY_BYTES, ChunkRecord, WireError, artifact_key, emergency_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROVIDER_LOG_BYTES = 256 * 1024
+SINGLE_PROOF_FILES = 100
+
+
+def collect_logs(instance_id: str, attempt: int) -> None:
+    """The RQ job of an instance in `sealing`."""
+    del attempt
+    context = current()
+    held = take(context, Instance, instance_id, (SEALING,))
+    if held is None:
+        return
+    claim, instance = held
+    with claim.released_on_error(), claim.kept_alive():
+        try:
+            if not _ready(context, claim, instance):
+                claim.release(wake_in_s=1)
+                return
+            _seal(context, claim, instance)
+        except StoreError as error:
+            _without_archive(context, claim, instance, str(error))
+
+
+def _ready(context: Context, claim: Claim, instance: Instance) -> bool:
+    """True when nothing more will come, or nothing more is waited for."""
+    if instance.agent_manifest is not None or instance.token_sha256 is None:
+        return True
+    if instance.vanished_ms is None and _is_gone(context, instance):
+        with transaction(context) as session:
+            mine = claim.mine(session)
+            if isinstance(mine, Instance):
+                mine.vanished_ms = context.now_ms()
+        instance.vanished_ms = context.now_ms()
+    if instance.vanished_ms is not None:
+        _adopt_emergency(context, claim, instance)
+        return True
+    return instance.evidence_deadline_ms is not None and context.now_ms() > instance.evidence_deadline_ms
+
+
+def _is_gone(context: Context, instance: Instance) -> bool:
+    """The provider's complete list shows our label no longer running. No answer is no proof."""
+    try:
+        listing = provider(context, instance.provider).list()
+    except ProviderError:
+        return False
+    ours = next((i for i in listing.instances if i.label == instance.label), None)
+    return listing.complete and (ours is None or ours.status != RUNNING)
+
+
+def _adopt_emergency(context: Context, claim: Claim, instance: Instance) -> None:
+    """Take in what the agent uploaded by itself when it could not reach us, if it did."""
+    try:
+        data = context.store.get(emergency_key(instance.run_id or "none", instance.id), MAX_EMERGENCY_BYTES)
+    except NoSuchObject:
+        return
+    except TooLarge as error:
+        _note(context, instance, "emergency.refused", str(error))
+        return
+    try:
+        emergency = unpack_emergency(io.BytesIO(data))
+        for stream, chunk, frame in emergency.chunks:
+            add_chunk(context, instance, stream, chunk, frame)
+    except (EmergencyRefused, WireError, AgentRefused) as error:
+        _note(context, instance, "emergency.refused", f"the emergency upload is not usable beyond this point: {error}")
+        return
+    with transaction(context) as session:
+        mine = claim.mine(session)
+        if isinstance(mine, Instance):
+            mine.agent_manifest = emergency.manifest
+    instance.agent_manifest = emergency.manifest
+    _note(context, instance, "emergency.adopted", "the agent sealed by itself; its upload is in the archive")
+
+
+def _note(context: Context, instance: Instance, kind: str, text: str) -> None:
+    with transaction(context) as session:
+        record(session, context.now_ms(), "collect_logs", kind, text, run_id=instance.run_id, instance_id=instance.id)
+
+
+def _seal(context: Context, claim: Claim, instance: Instance) -> None:
+    for name, data in _controller_artifacts(context, instance):
+        _keep(context, instance, name, data)
+    with context.sessions() as session:
+        records = records_of(session, instance.id)
+        manifest = _manifest(context, session, instance, records)
+    try:
+        bundle = write_bundle(context.store, manifest, records)
+    except ObjectConflict:
+        # A worker before us wrote the manifest and died: that one is the truth, the same bundle follows from it.
+        manifest = load_manifest(context.store, instance.run_id or "none", instance.id)
+        bundle = write_bundle(context.store, manifest, records)
+    status, summary = evidence.evidence_status(manifest)
+    _finish(context, claim, {"evidence": status, "evidence_text": summary, "evidence_sha256": bundle.sha256}, summary)
+
+
+def _finish(context: Context, claim: Claim, values: dict[str, Any], reason: str) -> None:
+    now = context.now_ms()
+    with transaction(context) as session:
+        instance = claim.mine(session)
+        if not isinstance(instance, Instance):
+            return
+        for name, value in values.items():
+            setattr(instance, name, value)
+        if transition(
+            session,
+            instance,
+            SEALING,
+            DESTROYING,
+            reason=f"evidence: {reason}",
+            actor="collect_logs",
+            now_ms=now,
+            token=claim.token,
+        ):
+            wake(session, instance, now)
+
+
+def _without_archive(context: Context, claim: Claim, instance: Instance, error: str) -> None:
+    """Wait for the archive up to the lease; then the gap is recorded and the machine let go."""
+    with context.sessions() as session:
+        run = session.get(Run, instance.run_id) if instance.run_id else None
+    patience_ms = (run.lease_s if run else context.settings.lease_s) * 1000
+    if context.now_ms() - instance.state_ms < patience_ms:
+        _note(context, instance, "archive.unavailable", error)
+        claim.release(wake_in_s=5)
+        return
+    gap = f"the archive could not be reached for {patience_ms // 1000} s: {error}"
+    _finish(context, claim, {"evidence": "gaps", "evidence_text": gap, "evidence_gap": gap}, gap)
+
+
+def _manifest(
+    context: Context, session: Any, instance: Instance, records: dict[str, list[ChunkRecord]]
+) -> dict[str, Any]:
+    run = session.get(Run, instance.run_id) if instance.run_id else None
+    declared = payloads.load(run.payload).streams if run and instance.token_sha256 else []
+    artifacts = session.scalars(select(Artifact).where(Artifact.instance_id == instance.id))
+    events = session.scalars(
+        select(Event).where(Event.instance_id == instance.id, Event.kind == "instance.state").order_by(Event.id)
+    )
+    said = instance.agent_manifest or {}
+    return evidence.build_manifest(
+        run=instance.run_id or "none",
+        instance=instance.id,
+        streams={**{name: [] for name in declared}, **records},
+        artifacts=[evidence.Artifact(a.name, a.size_bytes, a.sha256) for a in artifacts],
+        exit_codes=said.get("exit_codes") or {},
+        stages=[{"at_ms": e.at_ms, "old": e.old, "new": e.new, "reason": e.reason} for e in events],
+        hardware=instance.facts,
+        telemetry=instance.telemetry,
+        agent_manifest=instance.agent_manifest,
+        vanished_at_ms=instance.vanished_ms,
+        sealed_at_ms=context.now_ms(),
+        reason=instance.reason,
+    )
+
+
+def _controller_artifacts(context: Context, instance: Instance) -> Iterator[tuple[str, bytes]]:
+    """What we know ourselves and the bundle must hold: proofs with our verdicts, and what the provider kept of the machine's output."""
+    with context.sessions() as session:
+        proofs = list(
+            session.scalars(select(Proof).where(Proof.instance_id == instance.id).order_by(Proof.round, Proof.index))
+        )
+    told = [
+        {
+            "round": p.round,
+            "index": p.index,
+            "witness": p.witness_name,
+            "witness_sha256": p.witness_sha256,
+            "verdict": p.verdict,
+            "reason": p.reason,
+            "pulled_ms": p.pulled_ms,
+            "received_ms": p.received_ms,
+            "machine_ms": p.machine_ms,
+            "timings_ms": p.timings_ms,
+            "proof": p.proof,
+            "public": p.public,
+        }
+        for p in proofs
+    ]
+    if told:
+        yield "proofs.json", json.dumps(told, indent=1).encode()
+        timings = [
+            {k: row[k] for k in ("round", "index", "verdict", "pulled_ms", "received_ms", "machine_ms", "timings_ms")}
+            for row in told
+        ]
+        yield "timings.json", json.dumps(timings, indent=1).encode()
+    if len(proofs) <= SINGLE_PROOF_FILES:
+        for p in proofs:
+            if p.verdict == "valid":
+                yield f"proofs/{p.round}-{p.index}/proof.json", json.dumps(p.proof, indent=1).encode()
+                yield f"proofs/{p.round}-{p.index}/public.json", json.dumps(p.public, indent=1).encode()
+    if instance.provider_id is not None:
+        try:
+            output = provider(context, instance.provider).logs(instance.provider_id, PROVIDER_LOG_BYTES)
+        except NoSuchInstance:
+            output = b""
+        except ProviderError as error:
+            _note(context, instance, "provider.unavailable", f"its own log of the machine could not be read: {error}")
+            output = b""
+        if output:
+            yield "provider.log", redact(output)
+
+
+def _keep(context: Context, instance: Instance, name: str, data: bytes) -> None:
+    """Write one of our own artifacts; doing it again replaces it, until the evidence is sealed."""
+    key, sha256 = artifact_key(instance.run_id or "none", instance.id, name), hashlib.sha256(data).hexdigest()
+    context.store.put(key, data)
+    with transaction(context) as session:
+        session.merge(
+            Artifact(
+                instance_id=instance.id,
+                name=name,
+                size_bytes=len(data),
+                sha256=sha256,
+                object_key=key,
+                created_ms=context.now_ms(),
+            )
+        )
