@@ -1,6 +1,5 @@
-"""Prime fields. `params` holds the numbers, `tower` the Python-int oracle, `limbs` the LLVM emitters,
-`scalar` the kernels.
+"""Prime fields: `params` the numbers, `tower` the Python-int oracle, `limbs`, `bodies` and `lowering` the
+emitted machine code, `scalar` what kernels call, `compiled` how they are compiled and cached.
 
-`params` and `tower` import the standard library only (the control plane uses them); `limbs` and `scalar` need
-numba.
+`params` and `tower` import the standard library only (the control plane uses them); the rest needs numba.
 """

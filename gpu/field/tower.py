@@ -13,7 +13,9 @@ Dozen = tuple[Pair, ...]
 
 
 class Fp:
-    """Operations of the prime field, in the shape that `Fp2` shares, so that curve formulas are written once."""
+    """Operations of the prime field, in the shape that `Fp2` shares, so that curve formulas are written
+    once.
+    """
 
     zero: Any = 0
     one: Any = 1

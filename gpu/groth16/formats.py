@@ -22,9 +22,7 @@ from gpu.errors import BadFile, ProofRejected
 from gpu.groth16.zkey import ic_points, open_zkey
 
 MAX_JSON_BYTES = 64 << 20
-_DECIMAL = re.compile(
-    r"0|[1-9][0-9]{0,119}", re.ASCII
-)  # 120 digits hold every coordinate and bound the parsing
+_DECIMAL = re.compile(r"0|[1-9][0-9]{0,119}", re.ASCII)  # 120 digits hold every coordinate and bound the parsing
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,7 @@ def vkey_from_zkey(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     file, facts = open_zkey(path)
     return vkey_json(
-        VerificationKey(
-            facts.curve, facts.alpha1, facts.beta2, facts.gamma2, facts.delta2, ic_points(file, facts)
-        )
+        VerificationKey(facts.curve, facts.alpha1, facts.beta2, facts.gamma2, facts.delta2, ic_points(file, facts))
     )
 
 

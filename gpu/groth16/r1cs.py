@@ -53,9 +53,7 @@ def open_r1cs(path: str | os.PathLike[str]) -> tuple[BinFile, R1csFacts]:
     if curve is None:
         raise file.bad(1, "the field is neither BN254's nor BLS12-381's")
     file.expect_length(1, n8 + 32, "its fields")
-    wires, pub_out, pub_in, prv_in, labels, constraints = struct.unpack_from(
-        "<IIIIQI", file.section(1), 4 + n8
-    )
+    wires, pub_out, pub_in, prv_in, labels, constraints = struct.unpack_from("<IIIIQI", file.section(1), 4 + n8)
     if wires < 1 + pub_out + pub_in + prv_in:
         raise file.bad(1, f"{wires} wires cannot hold {pub_out} outputs and {pub_in}+{prv_in} inputs")
     if constraints == 0 or file.length(2) < 12 * constraints:

@@ -154,10 +154,7 @@ def _py_ecc(key: VerificationKey, weights: list[int], ic: list[int], proofs: lis
             out = bn.add(out, bn.multiply(one(point), factor))
         return out
 
-    pairs = [
-        (two(proof.b), bn.multiply(one(proof.a), weight))
-        for proof, weight in zip(proofs, weights, strict=True)
-    ]
+    pairs = [(two(proof.b), bn.multiply(one(proof.a), weight)) for proof, weight in zip(proofs, weights, strict=True)]
     pairs += [
         (two(key.beta2), bn.neg(bn.multiply(one(key.alpha1), sum(weights) % key.curve.r))),
         (two(key.gamma2), bn.neg(total(key.ic, ic))),

@@ -1,0 +1,106 @@
+"""Emitters: field operations on lists of 64-bit limbs as LLVM IR, for any odd prime with a spare top bit.
+
+Each takes an IRBuilder and lists of i64 values (little-endian limbs, reduced) and returns such a list.
+Nothing here knows numba, arrays or lanes; `scalar` wraps these into functions on pointers. Multiplication is
+Montgomery's in CIOS form (Koc, Acar, Kaliski, "Analyzing and comparing Montgomery multiplication algorithms",
+1996) without the carry limb, which the spare top bit makes unnecessary (Botrel, El Housni, "Faster Montgomery
+multiplication", 2022).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from gpu.field.params import Field
+
+I64 = ir.IntType(64)
+I128 = ir.IntType(128)
+Limbs = list[Any]
+
+
+def constants(value: int, limbs: int) -> Limbs:
+    """`value` as limb constants."""
+    return [ir.Constant(I64, value >> (64 * i) & (2**64 - 1)) for i in range(limbs)]
+
+
+def mul(b: ir.IRBuilder, field: Field, x: Limbs, y: Limbs) -> Limbs:
+    """x*y/R mod p, reduced. The operands may be up to 2p where 4p < R (then 4p/R + 1 < 2, and no carry
+    limb).
+    """
+    if field.modulus >> (64 * field.limbs - 1):
+        raise ValueError(f"{field.name} has no spare top bit")
+    n = field.limbs
+    modulus = constants(field.modulus, n)
+    total: Limbs = constants(0, n)
+    for row in y:
+        carry = ir.Constant(I64, 0)
+        for j in range(n):
+            total[j], carry = _mac(b, x[j], row, total[j], carry)
+        top = carry
+        factor = b.mul(total[0], ir.Constant(I64, field.n0))
+        _, carry = _mac(b, factor, modulus[0], total[0], ir.Constant(I64, 0))
+        for j in range(1, n):
+            total[j - 1], carry = _mac(b, factor, modulus[j], total[j], carry)
+        total[n - 1] = b.add(top, carry)
+    return split(b, _reduce_once(b, field, join(b, total)), n)
+
+
+def add(b: ir.IRBuilder, field: Field, x: Limbs, y: Limbs) -> Limbs:
+    """x + y mod p."""
+    return split(b, _reduce_once(b, field, b.add(join(b, x), join(b, y))), field.limbs)
+
+
+def add_lazily(b: ir.IRBuilder, x: Limbs, y: Limbs) -> Limbs:
+    """x + y, not reduced: below 2p, fit only for `mul` in a field with 4p < R (both base fields)."""
+    return split(b, b.add(join(b, x), join(b, y)), len(x))
+
+
+def sub(b: ir.IRBuilder, field: Field, x: Limbs, y: Limbs) -> Limbs:
+    """x - y mod p."""
+    left, right = join(b, x), join(b, y)
+    borrow = b.icmp_unsigned("<", left, right)
+    modulus = ir.Constant(left.type, field.modulus)
+    repair = b.select(borrow, modulus, ir.Constant(left.type, 0))
+    return split(b, b.add(b.sub(left, right), repair), field.limbs)
+
+
+def is_zero(b: ir.IRBuilder, x: Limbs) -> Any:
+    """An i1: whether every limb is zero."""
+    union = x[0]
+    for limb in x[1:]:
+        union = b.or_(union, limb)
+    return b.icmp_unsigned("==", union, ir.Constant(I64, 0))
+
+
+def is_reduced(b: ir.IRBuilder, field: Field, x: Limbs) -> Any:
+    """An i1: whether x < p."""
+    wide = join(b, x)
+    return b.icmp_unsigned("<", wide, ir.Constant(wide.type, field.modulus))
+
+
+def join(b: ir.IRBuilder, x: Limbs) -> Any:
+    """The limbs as one wide integer."""
+    kind = ir.IntType(64 * len(x))
+    out = b.zext(x[0], kind)
+    for i, limb in enumerate(x[1:], 1):
+        out = b.or_(out, b.shl(b.zext(limb, kind), ir.Constant(kind, 64 * i)))
+    return out
+
+
+def split(b: ir.IRBuilder, wide: Any, limbs: int) -> Limbs:
+    """A wide integer as limbs."""
+    return [b.trunc(b.lshr(wide, ir.Constant(wide.type, 64 * i)), I64) for i in range(limbs)]
+
+
+def _reduce_once(b: ir.IRBuilder, field: Field, wide: Any) -> Any:
+    modulus = ir.Constant(wide.type, field.modulus)
+    return b.select(b.icmp_unsigned("<", wide, modulus), wide, b.sub(wide, modulus))
+
+
+def _mac(b: ir.IRBuilder, x: Any, y: Any, z: Any, carry: Any) -> tuple[Any, Any]:
+    """x*y + z + carry as (low, high) limbs; it cannot overflow 128 bits."""
+    product = b.mul(b.zext(x, I128), b.zext(y, I128))
+    total = b.add(b.add(product, b.zext(z, I128)), b.zext(carry, I128))
+    return b.trunc(total, I64), b.trunc(b.lshr(total, ir.Constant(I128, 64)), I64)

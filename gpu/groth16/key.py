@@ -1,0 +1,111 @@
+"""A proving key made ready: mapped, every point checked, coefficients unpacked, verification key at hand."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu.curve.checks import all_in_subgroup, first_off_curve
+from gpu.curve.group import KernelGroup, kernel_g1, kernel_g2
+from gpu.curve.params import Curve
+from gpu.field.kinds import kernel_field
+from gpu.groth16.binfile import BinFile
+from gpu.groth16.formats import VerificationKey
+from gpu.groth16.rows import first_not_reduced
+from gpu.groth16.zkey import ZkeyFacts, ic_points, open_zkey
+
+_ENTRY = [("matrix", "<u4"), ("row", "<u4"), ("column", "<u4"), ("value", "<u8", 4)]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A sparse matrix: parallel arrays of row, column and value * R^2 (four words each)."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class ProvingKey:
+    """Everything that `prove` needs of a `.zkey`. The sections are views of the mapped file (uint8)."""
+
+    path: str
+    facts: ZkeyFacts
+    vkey: VerificationKey
+    g1: KernelGroup
+    g2: KernelGroup
+    a: np.ndarray
+    b1: np.ndarray
+    b2: np.ndarray
+    c: np.ndarray
+    h: np.ndarray
+    ic: np.ndarray
+    matrices: tuple[Matrix, Matrix]
+    n_bytes: int
+    """Memory that keeping this key costs: the file's pages and the unpacked coefficients."""
+
+    @property
+    def curve(self) -> Curve:
+        return self.facts.curve
+
+
+def load_key(path: str | os.PathLike[str], pool: Executor, threads: int) -> ProvingKey:
+    """Reads and checks a key: structure, coefficients, every point on its curve and in its subgroup.
+    BadFile otherwise.
+    """
+    file, facts = open_zkey(path)
+    one, two = kernel_g1(facts.curve), kernel_g2(facts.curve)
+    sections = {number: np.frombuffer(file.section(number), np.uint8) for number in (3, 5, 6, 7, 8, 9)}
+    for number, section in sections.items():
+        bad = first_off_curve(two if number == 7 else one, section, pool, threads)
+        if bad >= 0:
+            raise file.bad(number, f"point {bad} is not on the curve, or has a coordinate not below p")
+    if not all_in_subgroup(one, [sections[number] for number in (3, 5, 6, 8, 9)], pool):
+        raise file.bad("sections 3, 5, 6, 8, 9 (G1 points)", "a point is outside the subgroup of order r")
+    if not all_in_subgroup(two, [sections[7]], pool):
+        raise file.bad(7, "a point is outside the subgroup of order r")
+    matrices = _matrices(file, facts)
+    vkey = VerificationKey(facts.curve, facts.alpha1, facts.beta2, facts.gamma2, facts.delta2, ic_points(file, facts))
+    return ProvingKey(
+        path=str(path),
+        facts=facts,
+        vkey=vkey,
+        g1=one,
+        g2=two,
+        a=sections[5],
+        b1=sections[6],
+        b2=sections[7],
+        c=sections[8],
+        h=sections[9],
+        ic=sections[3],
+        matrices=matrices,
+        n_bytes=file.size + 40 * facts.n_coefficients,
+    )
+
+
+def _matrices(file: BinFile, facts: ZkeyFacts) -> tuple[Matrix, Matrix]:
+    """Section 4 as the matrices A and B. BadFile for an index or a value out of range."""
+    entries = np.frombuffer(file.section(4)[4:], np.dtype(_ENTRY))
+    for name, limit, what in (
+        ("matrix", 2, "matrix"),
+        ("row", facts.domain_size, "constraint"),
+        ("column", facts.n_vars, "variable"),
+    ):
+        wrong = np.flatnonzero(entries[name] >= limit)
+        if len(wrong):
+            k = int(wrong[0])
+            raise file.bad(4, f"coefficient {k} names {what} {int(entries[name][k])}, there are {limit}")
+    fr = kernel_field(facts.curve.fr)
+    out = []
+    for matrix in (0, 1):
+        chosen = entries[entries["matrix"] == matrix]
+        values = np.ascontiguousarray(chosen["value"]).reshape(-1)
+        bad = first_not_reduced(fr.marker, values, len(chosen))
+        if bad >= 0:
+            raise file.bad(4, f"a value of matrix {'AB'[matrix]} is not below the field's modulus")
+        out.append(Matrix(np.ascontiguousarray(chosen["row"]), np.ascontiguousarray(chosen["column"]), values))
+    return out[0], out[1]

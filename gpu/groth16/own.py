@@ -1,0 +1,44 @@
+"""Verification with our own pairing: what the prover does to each of its proofs, and `provefleet verify`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from gpu.curve.pairing import pairing
+from gpu.curve.params import CURVES
+from gpu.curve.reference import Point, g1, g2
+from gpu.errors import ProofRejected
+from gpu.field.tower import Dozen
+from gpu.groth16.formats import Proof, VerificationKey
+
+
+def holds(vkey: VerificationKey, ic_sum: Point, proof: Proof) -> bool:
+    """Whether e(A, B) = e(alpha, beta) e(ic_sum, gamma) e(C, delta). Points must be in their subgroups."""
+    engine = pairing(vkey.curve)
+    neg = g1(vkey.curve).neg
+    product = engine.product([(proof.a, proof.b), (neg(ic_sum), vkey.gamma2), (neg(proof.c), vkey.delta2)])
+    return product == _alpha_beta(vkey.curve.name, vkey.alpha1, vkey.beta2)
+
+
+def check(vkey: VerificationKey, public: list[int], proof: Proof) -> None:
+    """Full verification of parsed values: subgroups, then the equation. ProofRejected with the reason."""
+    one, two = g1(vkey.curve), g2(vkey.curve)
+    for name, group, point in (
+        ("vk_alpha_1", one, vkey.alpha1),
+        ("vk_beta_2", two, vkey.beta2),
+        ("vk_gamma_2", two, vkey.gamma2),
+        ("vk_delta_2", two, vkey.delta2),
+        ("pi_a", one, proof.a),
+        ("pi_b", two, proof.b),
+        ("pi_c", one, proof.c),
+        *((f"IC[{i}]", one, point) for i, point in enumerate(vkey.ic)),
+    ):
+        if not group.in_subgroup(point):
+            raise ProofRejected(f"{name}: outside the subgroup of order r")
+    if not holds(vkey, one.msm(vkey.ic, [1, *public]), proof):
+        raise ProofRejected("the pairing equation does not hold: wrong proof, wrong public values or wrong key")
+
+
+@lru_cache(maxsize=16)
+def _alpha_beta(curve: str, alpha: Point, beta: Point) -> Dozen:
+    return pairing(CURVES[curve]).product([(alpha, beta)])
