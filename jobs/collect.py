@@ -186,7 +186,7 @@ def _manifest(
 
 
 def _controller_artifacts(context: Context, instance: Instance) -> Iterator[tuple[str, bytes]]:
-    """What we know ourselves and the bundle must hold: proofs with our verdicts, and what the provider kept of the machine's output."""
+    """What the bundle holds of our own knowledge: proofs with our verdicts, and the output that the provider kept."""
     with context.sessions() as session:
         proofs = list(
             session.scalars(select(Proof).where(Proof.instance_id == instance.id).order_by(Proof.round, Proof.index))

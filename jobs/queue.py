@@ -127,7 +127,7 @@ def _failed_jobs(context: Context, q: Queue, limit: int) -> list[FailedJob]:
         result = job.latest_result()
         error = ((result.exc_string if result else "") or "").strip()
         ended = int(job.ended_at.timestamp() * 1000) if job.ended_at else None
-        found.append(FailedJob(job.id, job.func_name, list(job.args), error, ended))
+        found.append(FailedJob(job.id, job.func_name or "", list(job.args), error, ended))
     return found
 
 

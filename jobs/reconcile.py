@@ -12,7 +12,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sqlalchemy import or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from jobs import benchmark, collect, deploy, destroy, queue
 from jobs.context import Context, use
 from jobs.domain import deadlines
-from jobs.domain.db import writing
+from jobs.domain.db import rows_changed, writing
 from jobs.domain.models import Instance, Leader, Run
 from jobs.domain.work import wake
 from jobs.tidy import delete_witnesses
@@ -50,15 +50,14 @@ def lead(context: Context, holder: str) -> bool:
     now = context.now_ms()
     try:
         with writing(context.sessions) as session:
-            changed = session.execute(
-                update(Leader)
-                .where(Leader.role == ROLE, or_(Leader.holder == holder, Leader.expires_ms < now))
-                .values(holder=holder, expires_ms=now + LEADER_MS)
-            ).rowcount
-            if changed == 0 and session.get(Leader, ROLE) is None:
-                session.add(Leader(role=ROLE, holder=holder, expires_ms=now + LEADER_MS))
-                changed = 1
-            return changed == 1
+            free = or_(Leader.holder == holder, Leader.expires_ms < now)
+            mine = update(Leader).where(Leader.role == ROLE, free).values(holder=holder, expires_ms=now + LEADER_MS)
+            if rows_changed(session, mine):
+                return True
+            if session.get(Leader, ROLE) is not None:
+                return False
+            session.add(Leader(role=ROLE, holder=holder, expires_ms=now + LEADER_MS))
+            return True
     except IntegrityError:
         return False
 
@@ -74,13 +73,14 @@ def wake_due(context: Context) -> None:
     now = context.now_ms()
     inline = []
     redis_up = True
+    model: type[Instance] | type[Run]
     for model in (Instance, Run):
         free = or_(model.claim_until_ms.is_(None), model.claim_until_ms < now)
         with context.sessions() as session:
             due = list(session.scalars(select(model.id).where(model.wake_at_ms <= now, free).limit(500)))
         for row_id in due:
             with writing(context.sessions) as session:
-                row = session.get(model, row_id)
+                row = cast("Run | Instance | None", session.get(model, row_id))
                 if row is None or row.wake_at_ms is None or row.wake_at_ms > now:
                     continue
                 row.wake_at_ms = None  # for a state that no job moves on, the wake was left over
@@ -113,7 +113,7 @@ def tick(context: Context, watched_ms: int) -> int:
 
 
 def run(settings: Settings) -> None:
-    """Tick until told to stop. An error of one tick is logged and the next one tries again: this process must not end."""
+    """Tick until told to stop. An error of one tick is logged and the next one tries again: this must not end."""
     context = Context(settings)
     use(context)
     holder = f"{socket.gethostname()}:{os.getpid()}:{context.new_id()[:8]}"

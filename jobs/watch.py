@@ -74,7 +74,7 @@ def _check(context: Context, instance: Instance, seen: ProviderInstance | None) 
 
 
 def _adopt(context: Context, name: str, listing: Listing, known: set[str]) -> None:
-    """Our label with an unknown uuid is adopted, sealed and destroyed. Other labels are shown nowhere and never touched."""
+    """Our label with an unknown uuid is adopted, sealed and destroyed. Other labels are never touched."""
     with transaction(context) as session:
         prefix = label_of(controller_id(session, context), "")
     for found in listing.instances:

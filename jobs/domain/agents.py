@@ -227,7 +227,8 @@ def pull(context: Context, token: str, message: Pull) -> Pulled:
             raise AgentRefused(
                 409,
                 "not_now",
-                f"no tasks of {message.stage} round {message.round}: the instance is {instance.state}, round {instance.round}",
+                f"no tasks of {message.stage} round {message.round} now: the instance is {instance.state}, "
+                f"round {instance.round}",
             )
         mine = (Proof.run_id == instance.run_id, Proof.round == message.round)
         session.execute(

@@ -20,15 +20,15 @@ class ControllerMismatch(RuntimeError):
 def controller_id(session: Session, context: Context) -> str:
     """The id of this controller, made at the first call.
 
-    Raises `ControllerMismatch` where the state folder remembers another one: its instances would be taken for a stranger's.
+    Raises `ControllerMismatch` where the state folder remembers another one, whose machines would be strangers to us.
     """
     path = context.settings.state_dir / "controller_id"
     known = session.scalar(select(Controller.id))
     remembered = path.read_text().strip() if path.exists() else ""
     if known and remembered and known != remembered:
         raise ControllerMismatch(
-            f"the database is of controller {known}, the state folder {path.parent} of {remembered}: machines rented by one "
-            "would be strangers to the other; give each database its own PROVEFLEET_STATE_DIR"
+            f"the database is of controller {known}, the state folder {path.parent} of {remembered}: "
+            "machines rented by one would be strangers to the other; give each database its own PROVEFLEET_STATE_DIR"
         )
     if known is None:
         known = remembered or context.new_id()

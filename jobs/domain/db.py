@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, CursorResult, Engine, Update, create_engine, event, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import NullPool
@@ -83,7 +83,8 @@ def migrate(settings: Settings) -> None:
         command.upgrade(alembic_config(engine), "head")
     except DBAPIError as error:
         raise DatabaseUnavailable(
-            f"the database refused the migration ({error.orig}); check PROVEFLEET_DATABASE_URL and the free disk, then start again"
+            f"the database refused the migration ({error.orig}); "
+            "check PROVEFLEET_DATABASE_URL and the free disk, then start again"
         ) from error
     finally:
         engine.dispose()
@@ -100,6 +101,12 @@ def writing(sessions: sessionmaker[Session]) -> Iterator[Session]:
         session.connection(execution_options={"writing": True})
         yield session
         session.commit()
+
+
+def rows_changed(session: Session, statement: Update) -> int:
+    """Execute an UPDATE and say how many rows it changed: 0 means that its guard did not hold."""
+    result = cast("CursorResult[Any]", session.execute(statement.execution_options(synchronize_session=False)))
+    return result.rowcount
 
 
 def ping(engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""Every limit in time and money, enforced from SQL alone: a machine that is late, silent, lost or too dear is sealed."""
+"""Every limit in time and money, enforced from SQL alone: what is late, silent, lost or too dear is sealed."""
 
 from __future__ import annotations
 

@@ -135,7 +135,10 @@ def store_chunk(context: Context, token: str, stream: str, seq: int, chunk: Chun
 
 
 def store_tail(context: Context, token: str, stream: str, first_line: int, data: bytes) -> None:
-    """Fresh lines for the live view, best effort: Redis only, never the archive. Raises `AgentRefused`, `logs.tail.TailUnavailable`."""
+    """Fresh lines for the live view, best effort: Redis only, never the archive.
+
+    Raises `AgentRefused`, `logs.tail.TailUnavailable`.
+    """
     with context.sessions() as session:
         instance = authenticated(session, token)
     try:
@@ -196,4 +199,4 @@ def store_artifact(context: Context, token: str, name: str, data: IO[bytes], len
         if spool.tell() != length or digest.hexdigest() != sha256:
             raise AgentRefused(400, "bad_artifact", f"{name}: the bytes are not those announced; send it again")
         spool.seek(0, io.SEEK_SET)
-        add_artifact(context, instance, name, spool, length, sha256)  # type: ignore[arg-type]
+        add_artifact(context, instance, name, spool, length, sha256)

@@ -112,7 +112,8 @@ def store_upload(context: Context, kind: str, filename: str, fileobj: IO[bytes],
         sha256, size = upload_stream(context.store, cast(BinaryIO, fileobj), limit, context.new_id())
     except TooLarge as error:
         raise InputTooLarge(
-            f"{name} has more than {limit:,} bytes, the limit of PROVEFLEET_MAX_UPLOAD_BYTES; raise it or send a smaller file"
+            f"{name} has more than {limit:,} bytes, the limit of PROVEFLEET_MAX_UPLOAD_BYTES; "
+            "raise it or send a smaller file"
         ) from error
     except WireError as error:
         raise InputRefused(f"{name} is empty (0 bytes); choose the file again") from error
@@ -182,7 +183,10 @@ def public_values(context: Context, witness: Input, n_public: int) -> list[str]:
 def mismatch(key: Input, witness: Input) -> str:
     """Why this witness can't be of this key's circuit; '' where sizes and curve agree."""
     if key.facts["curve"] != witness.facts["curve"]:
-        return f"{witness.name} is on {witness.facts['curve']}, {key.name} on {key.facts['curve']}; upload the witness of this key"
+        return (
+            f"{witness.name} is on {witness.facts['curve']}, {key.name} on {key.facts['curve']}; "
+            "upload a witness of this key"
+        )
     if key.facts["n_vars"] != witness.facts["n_witness"]:
         return (
             f"{witness.name} has {witness.facts['n_witness']} values, {key.name} wants {key.facts['n_vars']}: "

@@ -35,7 +35,7 @@ def stage_deadline_s(payload: str, stage: str) -> float:
 def to_sealing(
     context: Context, session: Session, instance: Instance, reason: str, actor: str, *, token: str | None = None
 ) -> bool:
-    """Stop the work and keep the evidence: from any working state to `sealing`, with its deadline. False: not working any more."""
+    """Stop the work and keep the evidence: from any working state to `sealing`, with its deadline. False: not working."""
     if instance.state not in WORKING:
         return False
     now = context.now_ms()
@@ -66,7 +66,7 @@ class DestroyRefused(ValueError):
 
 
 def request_destroy(context: Context, instance_id: str, actor: str, reason: str, force: bool = False) -> None:
-    """Seal and destroy; with `force`, destroy without waiting for the evidence, which is recorded as the operator's decision.
+    """Seal and destroy; with `force`, destroy without waiting for the evidence, recorded as the operator's decision.
 
     Raises `DestroyRefused`.
     """

@@ -141,7 +141,7 @@ class Machine(Base):
 
 
 class Run(Claimed, Base):
-    """What an operator asked for. `inputs`: {"circuit": "chain/4096/bls12381"} or {"zkey": input id, "witnesses": [input ids]}.
+    """What an operator asked for. `inputs`: {"circuit": "chain/4096/bls12381"} or {"witnesses": [input ids]}.
 
     `result`: rate and interval on the controller's clock, the machine's own figures beside them.
     """

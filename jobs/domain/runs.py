@@ -97,7 +97,7 @@ def parse_request(data: dict[str, Any]) -> RunRequest:
 
 @dataclass(frozen=True)
 class Quote:
-    """What a run may cost. `reserve_dollars` includes the tail in which evidence is sealed; None: no price limit is known yet."""
+    """What a run may cost. `reserve_dollars` includes the tail in which evidence is sealed; None: no price is known."""
 
     dollars_per_hour: float | None
     reserve_dollars: float | None
@@ -105,7 +105,7 @@ class Quote:
 
 
 def tail_s(settings: Settings, lease_s: int) -> int:
-    """Seconds that a rental may go on after its last useful one: to seal, or for a dead controller's lease to run out."""
+    """Seconds that a rental may go on after its last useful one: to seal, or until a dead controller's lease is out."""
     return settings.evidence_deadline_s + lease_s + TAIL_MARGIN_S
 
 
@@ -164,9 +164,8 @@ def _check_money(context: Context, session: Session, request: RunRequest, lease_
         return {"offer_id": "this offer is gone; scan again and choose another"}
     limit = request.max_dollars_per_hour
     if limit is not None and offer.dollars_per_hour > limit:
-        return {
-            "max_dollars_per_hour": f"the offer costs ${offer.dollars_per_hour:.4g}/h; raise the limit or choose another"
-        }
+        price = f"${offer.dollars_per_hour:.4g}/h"
+        return {"max_dollars_per_hour": f"the offer costs {price}; raise the limit or choose another"}
     tail = offer.dollars_per_hour * tail_s(context.settings, lease_s) / 3600
     if request.max_dollars is not None and tail >= request.max_dollars:
         return {"max_dollars": f"sealing the evidence alone may cost ${tail:.4f} at this price; raise it above that"}
@@ -237,7 +236,7 @@ def run_again(context: Context, run_id: str, actor: str) -> str:
         run = session.get(Run, run_id)
         if run is None:
             raise InvalidRequest({"run": "there is no such run"})
-        request = RunRequest(
+        request = RunRequest.model_construct(
             kind=run.kind,
             payload=run.payload,
             circuit=run.inputs.get("circuit"),

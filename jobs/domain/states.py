@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, or_, update
 from sqlalchemy.orm import Session
 
+from jobs.domain.db import rows_changed
 from jobs.domain.models import Event, Instance, Run
 
 RENTING, LOADING, FETCHING, BENCHMARKING, READY = "renting", "loading", "fetching", "benchmarking", "ready"
@@ -105,7 +106,7 @@ def transition(
     if edge.guard is not None:
         where.append(edge.guard())
     session.flush()
-    changed = session.execute(
+    statement = (
         update(Instance)
         .where(*where)
         .values(
@@ -118,8 +119,8 @@ def transition(
             **({"ended_ms": now_ms} if new in ENDED else {}),
             **(values or {}),
         )
-        .execution_options(synchronize_session=False)
-    ).rowcount
+    )
+    changed = rows_changed(session, statement)
     session.expire(instance)
     if changed != 1:
         return False
@@ -154,14 +155,20 @@ def conclude(
         raise ForbiddenTransition(f"run {run.id}: no edge {old} -> {new}")
     session.flush()
     times = {"started_ms": now_ms} if new == ACTIVE else {"ended_ms": now_ms}
-    changed = session.execute(
+    statement = (
         update(Run)
         .where(Run.id == run.id, Run.state == old)
         .values(
-            state=new, reason=reason, claim_token=None, claim_until_ms=None, wake_at_ms=None, **times, **(values or {})
+            state=new,
+            reason=reason,
+            claim_token=None,
+            claim_until_ms=None,
+            wake_at_ms=None,
+            **times,
+            **(values or {}),
         )
-        .execution_options(synchronize_session=False)
-    ).rowcount
+    )
+    changed = rows_changed(session, statement)
     session.expire(run)
     if changed != 1:
         return False

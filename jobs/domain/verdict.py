@@ -52,7 +52,7 @@ INPUT_ERRORS = ("bad_file", "witness_refused", "refused")
 
 @dataclass(frozen=True)
 class Rate:
-    """Valid proofs per hour over `window_s`, with a 90 % interval (`low` to `high`; None where one batch says nothing of spread)."""
+    """Valid proofs per hour over `window_s`, with a 90 % interval, `low` to `high` (None: one batch, no spread)."""
 
     proofs_per_hour: float
     low: float | None

@@ -10,12 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from sqlalchemy import or_, update
 from sqlalchemy.orm import Session
 
-from jobs.domain.db import writing
+from jobs.domain.db import rows_changed, writing
 from jobs.domain.models import Event, Instance, Json, Run
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def job_of(row: Run | Instance) -> str | None:
 
 
 def wake(session: Session, row: Run | Instance, now_ms: int) -> None:
-    """Have the row's job enqueued after the commit of `session` (see `transaction`), and by reconcile if that is lost."""
+    """Have the job of `row` enqueued after the commit (see `transaction`), or by reconcile if that is lost."""
     job = job_of(row)
     if job is None:
         return
@@ -127,7 +127,8 @@ class Claim:
 
     def mine(self, session: Session) -> Run | Instance | None:
         """The row, if this claim still holds it: the guard of every write that is not a transition."""
-        row = session.get(self.model, self.row_id, with_for_update=True, populate_existing=True)
+        found = session.get(self.model, self.row_id, with_for_update=True, populate_existing=True)
+        row = cast("Run | Instance | None", found)
         return row if row is not None and row.claim_token == self.token else None
 
     def release(self, *, wake_in_s: float | None = None) -> None:
@@ -145,7 +146,7 @@ class Claim:
 
 
 def take(context: Context, model: type[Row], row_id: str, states: tuple[str, ...]) -> tuple[Claim, Row] | None:
-    """Claim a row that is in one of `states` and held by nobody. None: drop the job, someone else has it or it moved on.
+    """Claim a row that is in one of `states` and held by nobody. None: drop the job, the row is held or moved on.
 
     While held, `wake_at_ms` is the end of the claim, so that the row is looked at again if we die; a wake that
     arrives meanwhile sets another time, which survives our release.
@@ -153,27 +154,13 @@ def take(context: Context, model: type[Row], row_id: str, states: tuple[str, ...
     now, token = context.now_ms(), context.new_id()
     until = now + CLAIM_S * 1000
     with writing(context.sessions) as session:
-        changed = session.execute(
-            update(model)
-            .where(
-                model.id == row_id,
-                model.state.in_(states),
-                or_(model.claim_until_ms.is_(None), model.claim_until_ms < now),
-            )
-            .values(claim_token=token, claim_until_ms=until, wake_at_ms=until)
-        ).rowcount
-        if changed != 1:
+        wanted = (model.id == row_id, model.state.in_(states))
+        free = or_(model.claim_until_ms.is_(None), model.claim_until_ms < now)
+        mine = {"claim_token": token, "claim_until_ms": until, "wake_at_ms": until}
+        if not rows_changed(session, update(model).where(*wanted, free).values(**mine)):
             # Held by another job: what woke us still wants looking at, right after that job is done.
-            session.execute(
-                update(model)
-                .where(
-                    model.id == row_id,
-                    model.state.in_(states),
-                    or_(model.wake_at_ms.is_(None), model.wake_at_ms > now + 1000),
-                )
-                .values(wake_at_ms=now + 1000)
-            )
+            later = or_(model.wake_at_ms.is_(None), model.wake_at_ms > now + 1000)
+            rows_changed(session, update(model).where(*wanted, later).values(wake_at_ms=now + 1000))
             return None
-        row = session.get(model, row_id, populate_existing=True)
-        assert row is not None
+        row = session.get_one(model, row_id, populate_existing=True)
     return Claim(context, model, row_id, token), row
