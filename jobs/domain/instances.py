@@ -35,7 +35,7 @@ def stage_deadline_s(payload: str, stage: str) -> float:
 def to_sealing(
     context: Context, session: Session, instance: Instance, reason: str, actor: str, *, token: str | None = None
 ) -> bool:
-    """Stop the work and keep the evidence: from any working state to `sealing`, with its deadline. False: not working."""
+    """Stop the work and keep the evidence: any working state to `sealing`, with its deadline. False: not working."""
     if instance.state not in WORKING:
         return False
     now = context.now_ms()
