@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpu.curve import reference
+from gpu.curve.reference import Point
 from gpu.errors import WitnessRefused
 from gpu.field.kinds import kernel_field
 from gpu.groth16 import own
@@ -24,7 +25,7 @@ from gpu.groth16.formats import Proof
 from gpu.groth16.key import ProvingKey
 from gpu.groth16.rows import accumulate_rows, first_not_reduced
 from gpu.groth16.wtns import open_wtns
-from gpu.msm.plan import msm, start
+from gpu.msm.plan import Msm, pack, small
 from gpu.ntt.domain import domain
 from gpu.ntt.scalar import multiply, multiply_by, multiply_subtract
 
@@ -93,7 +94,6 @@ def synthesise(key: ProvingKey, wtns: str, pool: Executor) -> Synthesis:
 def compute(key: ProvingKey, ready: Synthesis, pool: Executor, threads: int, blinding: tuple[int, int]) -> Proof:
     """The proof, not yet checked. Uses up `ready`. `blinding` is (r, s), secret and used once."""
     curve, w = key.curve, ready.witness
-    r, s = blinding
     size = key.facts.domain_size
     tables = domain(curve, size)
     marker = tables.kind.marker
@@ -101,7 +101,7 @@ def compute(key: ProvingKey, ready: Synthesis, pool: Executor, threads: int, bli
     multiply(marker, c, a, b, size)
     moved = [pool.submit(tables.to_odd_coset, x) for x in (a, b, c)]
     sums = [
-        start(group, points, scalars, pool, threads)
+        Msm(group, points, scalars, pool, threads)
         for group, points, scalars in (
             (key.g2, key.b2, w),
             (key.g1, key.a, w),
@@ -114,23 +114,29 @@ def compute(key: ProvingKey, ready: Synthesis, pool: Executor, threads: int, bli
     multiply_subtract(marker, a, b, c, size)
     plain_one = np.array([1, 0, 0, 0], np.uint64)
     multiply_by(marker, a, plain_one, size)
-    h = start(key.g1, key.h, a, pool, threads)
-    one, two, facts = reference.g1(curve), reference.g2(curve), key.facts
-    blind = one.mul(facts.delta1, r), one.mul(facts.delta1, s), two.mul(facts.delta2, s)
-    pi_b = two.add(two.add(sums[0](), facts.beta2), blind[2])
-    pi_a = one.add(one.add(sums[1](), facts.alpha1), blind[0])
-    b1 = one.add(one.add(sums[2](), facts.beta1), blind[1])
-    pi_c = one.add(sums[3](), h())
-    for point, factor in ((pi_a, s), (b1, r), (facts.delta1, -r * s)):
-        pi_c = one.add(pi_c, one.mul(point, factor))
-    return Proof(pi_a, pi_b, pi_c)
+    h = Msm(key.g1, key.h, a, pool, threads)
+    return _blind(key, [part.result() for part in (*sums, h)], blinding)
+
+
+def _blind(key: ProvingKey, sums: list[Point], blinding: tuple[int, int]) -> Proof:
+    """The proof from the sums over B2, A, B1, C and H: adds alpha, beta and the blinding terms."""
+    b2, a, b1, c, h = sums
+    r, s = blinding
+    one, two, facts = reference.g1(key.curve), reference.g2(key.curve), key.facts
+
+    def add_multiple(point: Point, base: Point, factor: int) -> Point:
+        return one.add(point, small(key.g1, key.g1.encode([base]), [factor]))
+
+    pi_a = add_multiple(one.add(a, facts.alpha1), facts.delta1, r)
+    pi_b = two.add(two.add(b2, facts.beta2), small(key.g2, key.g2.encode([facts.delta2]), [s]))
+    with_beta = add_multiple(one.add(b1, facts.beta1), facts.delta1, s)
+    tail = small(key.g1, key.g1.encode([pi_a, with_beta, facts.delta1]), [s, r, -r * s])
+    return Proof(pi_a, pi_b, one.add(one.add(c, h), tail))
 
 
 def check(key: ProvingKey, ready: Synthesis, proof: Proof, pool: Executor, threads: int) -> None:
     """Verifies a proof of ours before anyone sees it. WitnessRefused when it does not hold."""
-    values = [1, *ready.public]
-    scalars = np.frombuffer(bytearray(b"".join(v.to_bytes(32, "little") for v in values)), np.uint64)
-    ic_sum = msm(key.g1, key.ic, scalars, pool, threads)
+    ic_sum = Msm(key.g1, key.ic, pack([1, *ready.public]), pool, threads).result()
     if None in (proof.a, proof.b, proof.c) or not own.holds(key.vkey, ic_sum, proof):
         raise WitnessRefused(
             f"{ready.wtns}: the witness does not satisfy the circuit of {key.path} (the proof made from it does not "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpu.curve.scalar import add_affine, add_sum
+from gpu.curve.scalar import add_affine, add_sum, double
 from gpu.field.compiled import kernel
 
 
@@ -56,3 +56,30 @@ def weighted_sum(F, buckets, n_buckets, out):
     for b in range(n_buckets - 1, -1, -1):
         add_sum(F, out, 1, buckets, b)
         add_sum(F, out, 0, out, 1)
+
+
+@kernel
+def gather(F, sums, w, part):
+    """sums[w] += part[0]."""
+    add_sum(F, sums, w, part, 0)
+
+
+@kernel
+def horner(F, sums, n_windows, c, out):
+    """out[0] = sum of 2^(c w) * sums[w]. `out` starts at infinity."""
+    for w in range(n_windows - 1, -1, -1):
+        for _ in range(c):
+            double(F, out, 0)
+        add_sum(F, out, 0, sums, w)
+
+
+@kernel
+def straus(F, points, scalars, n, out):
+    """out[0] += sum of scalars[i] * points[i] for a handful of points, sharing the doublings. `out`
+    starts at infinity.
+    """
+    for bit in range(255, -1, -1):
+        double(F, out, 0)
+        for i in range(n):
+            if (scalars[4 * i + (bit >> 6)] >> np.uint64(bit & 63)) & np.uint64(1):
+                add_affine(F, out, 0, points, i, False)

@@ -1,0 +1,118 @@
+"""The prover's commands. Heavy modules are imported by the command that needs them, never at the top."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from gpu.errors import ProofRejected, ProverError
+
+_FILE = click.Path(dir_okay=False)
+
+
+def _refusing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Turns a refusal of ours into exit code 1 and one line on stderr."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except ProofRejected as error:
+            raise click.ClickException(f"proof rejected: {_one_line(error)}") from error
+        except ProverError as error:
+            raise click.ClickException(_one_line(error)) from error
+        except MemoryError as error:
+            raise click.ClickException("out of memory; use a machine with more, or a smaller circuit") from error
+
+    return wrapped
+
+
+def _one_line(error: ProverError) -> str:
+    return " ".join(str(error).split())
+
+
+@click.command()
+@click.argument("zkey", type=_FILE)
+@click.argument("wtns", type=_FILE)
+@click.argument("proof", type=_FILE)
+@click.argument("public", type=_FILE)
+@click.option(
+    "--insecure-seed", help="Repeatable randomness, for tests. Such a proof reveals its witness to who knows the seed."
+)
+@_refusing
+def prove(zkey: str, wtns: str, proof: str, public: str, insecure_seed: str | None) -> None:
+    """Make a Groth16 proof from snarkjs' KEY.zkey and WITNESS.wtns."""
+    from gpu.files import to_json, write_together
+    from gpu.groth16.engine import Engine
+
+    done = Engine(1).prove(zkey, wtns, insecure_seed)
+    write_together({proof: to_json(done.proof), public: to_json(done.public)})
+
+
+@click.command()
+@click.argument("vkey", type=_FILE)
+@click.argument("public", type=_FILE)
+@click.argument("proof", type=_FILE)
+@_refusing
+def verify(vkey: str, public: str, proof: str) -> None:
+    """Check PROOF.json against VKEY.json and PUBLIC.json; prints OK, or says why not and exits with 1."""
+    from gpu.groth16 import own
+    from gpu.groth16.formats import parse_proof, parse_public, parse_vkey, read_json
+
+    key = parse_vkey(read_json(vkey, "verification key"))
+    values = parse_public(read_json(public, "public values"), key)
+    own.check(key, values, parse_proof(read_json(proof, "proof"), key.curve))
+    click.echo("OK")
+
+
+@click.command()
+@click.argument("zkey", type=_FILE)
+@click.argument("vkey", type=_FILE)
+@_refusing
+def vkey(zkey: str, vkey: str) -> None:
+    """Write the verification key of KEY.zkey as snarkjs does."""
+    from gpu.files import write_json
+    from gpu.groth16.formats import vkey_from_zkey
+
+    write_json(vkey, vkey_from_zkey(zkey))
+
+
+@click.command()
+@click.argument("r1cs", type=_FILE)
+@click.argument("zkey", type=_FILE)
+@click.option("--insecure", is_flag=True, help="Say that you know: who runs this can forge proofs for the key.")
+@_refusing
+def setup(r1cs: str, zkey: str, insecure: bool) -> None:
+    """Make a development key for CIRCUIT.r1cs in seconds, for benchmarks and tests only."""
+    from gpu.errors import Refused
+
+    if not insecure:
+        raise Refused(
+            "setup makes a key whose secret this machine knows, so that it could forge proofs; for tests and benchmarks "
+            "add --insecure, for real use take a ceremony (snarkjs powersoftau and zkey contribute)"
+        )
+    from gpu.groth16.setup import write_development_key
+
+    write_development_key(r1cs, zkey)
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(["chain"]))
+@click.argument("n", type=click.IntRange(1))
+@click.argument("r1cs", type=_FILE)
+@click.argument("wtns", type=_FILE)
+@click.option("--curve", type=click.Choice(["bn254", "bls12381"]), default="bn254", show_default=True)
+@click.option("--input", "x", type=int, default=3, show_default=True, help="The private input x.")
+@_refusing
+def circuit(kind: str, n: int, r1cs: str, wtns: str, curve: str, x: int) -> None:
+    """Write a benchmark circuit of N constraints and a witness for it.
+
+    chain: x -> x^2 + i, N times over, every value of full size.
+    """
+    from gpu.circuits import chain
+
+    chain.write_r1cs(n, curve, r1cs)
+    chain.write_wtns(n, curve, x, wtns)
