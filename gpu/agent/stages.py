@@ -1,0 +1,266 @@
+"""The stages: fetching the parameters, then commands that prove. Each returns whether the next may follow."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from gpu.agent.client import Client, Refused, Unreachable, delays
+from gpu.agent.environment import Environment, child_environment, own_command
+from gpu.agent.fetch import FetchFailed, FetchStopped, fetch, fetch_cached
+from gpu.agent.follower import Follower
+from gpu.agent.orders import Orders, Status
+from gpu.agent.proofs import ProgressFile, ProofFolders, ResultPoster
+from gpu.agent.runner import CannotStart, Ended, Program
+from gpu.agent.shipper import Shipper
+from gpu.protocol import Pull, Spec, StageCommand, Task
+
+POLL_S = 0.1
+DAEMON_WAIT_S = 300.0
+DEFAULT_STAGE_S = 3600.0
+FETCHES_AT_ONCE = 4
+DRAIN_S = 20.0
+_PLACEHOLDER = re.compile(r"\{(work|params|witnesses|proofs|progress)\}")
+
+
+class StageFailed(Exception):
+    """The stage can't go on; the text is what the operator reads."""
+
+
+@dataclass
+class Account:
+    """What the seal tells of all stages."""
+
+    exit_codes: dict[str, int | None] = field(default_factory=dict)
+    signals: dict[str, str] = field(default_factory=dict)
+    stages_ms: dict[str, float] = field(default_factory=dict)
+
+
+class Stages:
+    """Runs stages, one at a time, from the main thread."""
+
+    def __init__(
+        self, environment: Environment, spec: Spec, client: Client, shipper: Shipper, status: Status, orders: Orders
+    ):
+        self.account = Account()
+        self.follower = Follower()
+        self._environment, self._spec, self._client = environment, spec, client
+        self._shipper, self._status, self._orders = shipper, status, orders
+        self._params = environment.work / "params"
+        self._witnesses = environment.work / "witnesses"
+
+    def run(self, stage: str, round_number: int) -> bool:
+        """Run `stage` to its end, or until an order stops it. False: it failed or was stopped, nothing may follow."""
+        began = time.monotonic()
+        deadline = began + self._spec.deadlines_s.get(stage, DEFAULT_STAGE_S)
+        self._shipper.log(f"stage {stage}, round {round_number}: begins")
+        ended, trouble = Ended(None), ""
+        try:
+            if stage == "params":
+                self._fetch_params(deadline)
+            elif stage in self._spec.commands:
+                ended = self._run_command(stage, round_number, deadline)
+            else:
+                raise StageFailed(f"the spec has no command for stage {stage}")
+        except (StageFailed, FetchFailed, CannotStart) as error:
+            trouble = str(error)
+        except FetchStopped as error:
+            trouble = f"stopped: {error}"
+        self.account.stages_ms[stage] = round((time.monotonic() - began) * 1000, 3)
+        self.account.exit_codes[stage] = ended.exit_code
+        if ended.signal:
+            self.account.signals[stage] = ended.signal
+        self._shipper.log(f"stage {stage}, round {round_number}: {trouble or _words(stage, ended)}")
+        self._status.end(ended.exit_code, ended.signal, trouble)
+        return not trouble and not ended.signal and ended.exit_code in (0, None)
+
+    def delete_witnesses(self) -> None:
+        """They are the customer's secret and no evidence."""
+        shutil.rmtree(self._witnesses, ignore_errors=True)
+
+    def rounds_folder(self, round_number: int) -> Path:
+        return self._environment.work / "rounds" / str(round_number)
+
+    def _fetch_params(self, deadline: float) -> None:
+        total = sum(item.size_bytes for item in self._spec.params)
+        self._status.begin("params", 1, total)
+        self._params.mkdir(mode=0o700, exist_ok=True)
+        before = 0
+        for item in self._spec.params:
+            self._status.update(note=f"fetching {item.name}")
+            cached, was_there = fetch_cached(
+                item, self._environment.cache, deadline, self._orders.stop_work, partial(self._fetched, before)
+            )
+            before += item.size_bytes
+            link = self._params / item.name
+            link.unlink(missing_ok=True)
+            link.symlink_to(cached)
+            how = "was in the cache" if was_there else "fetched"
+            self._shipper.log(f"{item.name}: {how}, {item.size_bytes} bytes, sha256 {item.sha256}")
+
+    def _fetched(self, before: int, have: int) -> None:
+        self._status.update(done=before + have)
+
+    def _run_command(self, stage: str, round_number: int, deadline: float) -> Ended:
+        command = self._spec.commands[stage]
+        self._status.begin(stage, round_number, self._spec.proofs)
+        rounds = self.rounds_folder(round_number)
+        (rounds / "proofs").mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, relative in command.files.items():
+            self.follower.follow(_inside(self._environment.work, relative), self._shipper.stream(name))
+        daemon = self._start_daemon(command, round_number) if command.daemon else None
+        try:
+            if daemon is not None:
+                self._wait_for_daemon(daemon, self._address(command.daemon_socket), deadline)
+            tasks = self._pull(stage, round_number)
+            self._fetch_witnesses(tasks, deadline)
+            return self._prove(self._arguments(command.command, round_number, tasks), round_number, tasks)
+        finally:
+            if daemon is not None:
+                self._shipper.log(f"the daemon {daemon.ended() or daemon.stop()}")
+            self.delete_witnesses()
+
+    def _start_daemon(self, command: StageCommand, round_number: int) -> Program:
+        argv = own_command([self._expand(argument, round_number) for argument in command.daemon])
+        self._shipper.log(f"starts the daemon: {' '.join(argv)}")
+        return self._program(argv, "daemon")
+
+    def _program(self, argv: list[str], stream: str) -> Program:
+        environment = child_environment(self._environment.work, self._spec.env)
+        return Program(argv, self._environment.work, environment, self._shipper.stream(stream))
+
+    def _wait_for_daemon(self, daemon: Program, address: str, deadline: float) -> None:
+        """The clock of a round starts at the pull: a daemon that still warms up must not cost the machine time."""
+        deadline = min(deadline, time.monotonic() + DAEMON_WAIT_S)
+        while address and not _answers(address):
+            if (ended := daemon.ended()) is not None:
+                raise StageFailed(f"the daemon {ended} before it answered")
+            if reason := self._orders.stop_work():
+                raise FetchStopped(reason)
+            if time.monotonic() > deadline:
+                raise StageFailed(f"the daemon did not answer at {address} in time")
+            time.sleep(POLL_S)
+
+    def _address(self, given: str) -> str:
+        """host:port as it is; a socket's path, if relative, inside the work directory."""
+        if not given or re.fullmatch(r"[^/]*:\d+", given):
+            return given
+        return str(self._environment.work / given.replace("{work}", str(self._environment.work)))
+
+    def _pull(self, stage: str, round_number: int) -> list[Task]:
+        waits = delays()
+        while True:
+            try:
+                tasks = self._client.pull(Pull(stage, round_number)).tasks
+                break
+            except Refused as error:
+                raise StageFailed(f"the controller gives no tasks: {error}") from error
+            except Unreachable as error:
+                self._shipper.log(f"no tasks yet: {error}")
+            if reason := self._orders.stop_work():
+                raise FetchStopped(reason)
+            time.sleep(next(waits))
+        tasks = sorted(tasks, key=lambda task: task.index)
+        self._shipper.log(f"has {len(tasks)} tasks of round {round_number}")
+        return tasks
+
+    def _fetch_witnesses(self, tasks: list[Task], deadline: float) -> None:
+        self._status.update(note="fetching witnesses")
+        self._witnesses.mkdir(mode=0o700, exist_ok=True)
+
+        def bring(task: Task) -> None:
+            target = self._witnesses / f"{task.index}.wtns"
+            if not target.exists():
+                fetch(task.witness, target, deadline, self._orders.stop_work, lambda _: None)
+
+        with ThreadPoolExecutor(FETCHES_AT_ONCE, thread_name_prefix="witness") as pool:
+            for _ in pool.map(bring, tasks):
+                pass
+
+    def _prove(self, argv: list[str], round_number: int, tasks: list[Task]) -> Ended:
+        rounds = self.rounds_folder(round_number)
+        progress = ProgressFile(rounds / "progress.jsonl", self._status)
+        folders = ProofFolders(rounds / "proofs", [task.index for task in tasks], round_number)
+        poster = ResultPoster(self._client, self._status, self._shipper.log)
+        poster.start()
+        self._shipper.log(f"runs: {' '.join(argv[:60])}")
+        program = self._program(argv, "bench")
+        while (ended := program.ended()) is None:
+            progress.poll()
+            for result in folders.new():
+                poster.post(result)
+            if reason := self._orders.stop_work():
+                self._shipper.log(f"stops the stage: {reason}")
+                ended = program.stop()
+                break
+            time.sleep(POLL_S)
+        progress.poll()
+        for result in folders.new():
+            poster.post(result)
+        self._wait_for_results(poster)
+        return ended
+
+    def _wait_for_results(self, poster: ResultPoster) -> None:
+        """The end of a stage is told after its last result. Sealing waits a little only: evidence has a deadline."""
+        patience = None
+        while not poster.drained() and not self._orders.is_over():
+            if patience is None and self._orders.seal_reason:
+                patience = time.monotonic() + DRAIN_S
+            if patience is not None and time.monotonic() > patience:
+                self._shipper.log("results are left that the controller did not take in time")
+                break
+            time.sleep(POLL_S)
+        poster.stop()
+
+    def _arguments(self, command: list[str], round_number: int, tasks: list[Task]) -> list[str]:
+        arguments: list[str] = []
+        for argument in command:
+            if argument == "{wtns...}":
+                for task in tasks:
+                    arguments += ["--wtns", str(self._witnesses / f"{task.index}.wtns")]
+            else:
+                arguments.append(self._expand(argument, round_number))
+        return own_command(arguments)
+
+    def _expand(self, argument: str, round_number: int) -> str:
+        rounds = self.rounds_folder(round_number)
+        values = {
+            "work": self._environment.work,
+            "params": self._params,
+            "witnesses": self._witnesses,
+            "proofs": rounds / "proofs",
+            "progress": rounds / "progress.jsonl",
+        }
+        return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), argument)
+
+
+def _words(stage: str, ended: Ended) -> str:
+    return "done" if stage == "params" else str(ended)
+
+
+def _inside(work: Path, relative: str) -> Path:
+    path = Path(relative.removeprefix("{work}/"))
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise StageFailed(f"the spec names a log file outside of the work directory: {relative[:100]!r}")
+    return work / path
+
+
+def _answers(address: str) -> bool:
+    """True if somebody accepts at a socket path, or at host:port."""
+    try:
+        if "/" in address:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(1.0)
+                connection.connect(address)
+                return True
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=1.0):
+            return True
+    except (OSError, ValueError):
+        return False
