@@ -39,9 +39,7 @@ def _one_line(error: ProverError) -> str:
 @click.argument("wtns", type=_FILE)
 @click.argument("proof", type=_FILE)
 @click.argument("public", type=_FILE)
-@click.option(
-    "--insecure-seed", help="Repeatable randomness, for tests. Such a proof reveals its witness to who knows the seed."
-)
+@click.option("--insecure-seed", help="Repeatable randomness, for tests: who knows the seed learns the witness.")
 @_refusing
 def prove(zkey: str, wtns: str, proof: str, public: str, insecure_seed: str | None) -> None:
     """Make a Groth16 proof from snarkjs' KEY.zkey and WITNESS.wtns."""
@@ -91,8 +89,8 @@ def setup(r1cs: str, zkey: str, insecure: bool) -> None:
 
     if not insecure:
         raise Refused(
-            "setup makes a key whose secret this machine knows, so that it could forge proofs; for tests and benchmarks "
-            "add --insecure, for real use take a ceremony (snarkjs powersoftau and zkey contribute)"
+            "setup makes a key whose secret this machine knows, so that it could forge proofs; for tests and "
+            "benchmarks add --insecure, for real use take a ceremony (snarkjs powersoftau and zkey contribute)"
         )
     from gpu.groth16.setup import write_development_key
 
@@ -116,3 +114,73 @@ def circuit(kind: str, n: int, r1cs: str, wtns: str, curve: str, x: int) -> None
 
     chain.write_r1cs(n, curve, r1cs)
     chain.write_wtns(n, curve, x, wtns)
+
+
+@click.command()
+@click.option("--bind", metavar="ADDR", help="Listen on 127.0.0.1:PORT (0: any free port), with a bearer token.")
+@click.option("--socket", "path", type=_FILE, help="Listen on this unix socket, mode 0600.")
+@click.option("--partition-workers", type=click.IntRange(1, 1024), default=1, show_default=True)
+@click.option(
+    "--key-memory-mib", type=click.IntRange(1), help="Memory for resident keys; default half of what there is."
+)
+@click.option("--parent-pid", type=int, hidden=True, help="End with this process, whatever ends it.")
+@_refusing
+def serve(
+    bind: str | None, path: str | None, partition_workers: int, key_memory_mib: int | None, parent_pid: int | None
+) -> None:
+    """Keep keys loaded and prove on request, over a private unix socket or loopback HTTP.
+
+    The token is PROVEFLEET_DAEMON_TOKEN, or a new one that is printed.
+    """
+    import os
+    import secrets
+
+    if (bind is None) == (path is None):
+        raise click.UsageError("give either --bind 127.0.0.1:PORT or --socket PATH")
+    if parent_pid is not None:
+        from gpu.lifeline import end_with_parent
+
+        end_with_parent(parent_pid)
+    from gpu.daemon import Service, listen, run
+    from gpu.groth16.engine import Engine
+
+    given = os.environ.get("PROVEFLEET_DAEMON_TOKEN")
+    token = given or secrets.token_urlsafe(32)
+    budget = key_memory_mib << 20 if key_memory_mib else None
+    server, url = listen(Service(Engine(partition_workers, key_budget=budget)), bind, path, token)
+    click.echo(f"listening on {url}")
+    if bind is not None and given is None:
+        click.echo(f"token {token}")
+    run(server)
+
+
+@click.command()
+@click.option("--zkey", required=True, type=_FILE)
+@click.option(
+    "--wtns",
+    required=True,
+    multiple=True,
+    type=_FILE,
+    help="Repeat for several; proof i takes witness i mod their number.",
+)
+@click.option("--proofs", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--concurrency", type=click.IntRange(1, 1024), default=1, show_default=True)
+@click.option("--partition-workers", type=click.IntRange(1, 1024), default=1, show_default=True)
+@click.option("--min-proofs-per-hour", type=click.FloatRange(min=0), help="Exit with 1 when the rate is lower.")
+@click.option("--url", help="Use this daemon (unix:/PATH or http://127.0.0.1:PORT) instead of starting one.")
+@click.option("--out", type=click.Path(file_okay=False), help="Write each proof to OUT/<i>/.")
+@click.option("--progress", type=_FILE, help="Append one JSON line an event to this file.")
+@click.option("--daemon-log", type=_FILE, help="Where the own daemon's log goes; default a temporary file.")
+@click.option("--no-warm-up", is_flag=True, help="Do not make one uncounted proof first.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON on stdout, the rest on stderr.")
+@_refusing
+def bench(**options: Any) -> None:
+    """Make N proofs, C at a time, every one verified, and say how fast.
+
+    Exits with 1 when any proof failed, or when the rate is below --min-proofs-per-hour.
+    """
+    from gpu.bench import run_bench
+    from gpu.report import Options
+
+    wtns = options.pop("wtns")
+    run_bench(Options(wtns=list(wtns), warm_up=not options.pop("no_warm_up"), **options))

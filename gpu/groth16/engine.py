@@ -56,8 +56,8 @@ class KeyStore:
                 return self._keys[name]
             if stat.st_size > self.budget:
                 raise Refused(
-                    f"{path}: the key has {stat.st_size >> 20} MiB, over the {self.budget >> 20} MiB that keys may use; "
-                    "use a machine with more memory"
+                    f"{path}: the key has {stat.st_size >> 20} MiB, over the {self.budget >> 20} MiB that keys may "
+                    "use; take a machine with more memory"
                 )
             key = load_key(path, self._pool, self._threads)
             self._keys[name] = key
