@@ -41,7 +41,7 @@ def worker() -> None:
 @click.command()
 def cron() -> None:
     """Enqueue what is due by the clock: scans and retention (a part of `up`)."""
-    from jobs.queue import run_cron
+    from jobs.cron import run_cron
     from jobs.settings import load_settings
 
     with one_line_errors():

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
 from rq import Queue, Retry, Worker
-from rq.cron import CronJob, CronScheduler
 from rq.exceptions import DuplicateJobError, InvalidJobOperation, NoSuchJobError
 from rq.job import Job
 from rq.rate_limit import RateLimit
 from rq.serializers import JSONSerializer
-from rq.utils import now
 from rq.worker_pool import WorkerPool
 
 from jobs.context import Context, current, use
@@ -203,26 +201,3 @@ def run_workers(settings: Settings) -> None:
         worker_class=LifecycleWorker,
         serializer=JSONSerializer,
     ).start(logging_level="WARNING")
-
-
-class JsonCron(CronScheduler):
-    """RQ's cron always pickles; this one enqueues the due jobs as JSON, which is all our workers read."""
-
-    def enqueue_jobs(self) -> list[CronJob]:
-        due = [job for job in self.get_jobs() if job.should_run()]
-        for job in due:
-            Queue(job.queue_name, connection=self.connection, serializer=JSONSerializer).enqueue(
-                job.func_name, *job.args
-            )
-            job.set_enqueue_time(now())
-        return due
-
-
-def run_cron(settings: Settings) -> None:
-    """The periodic jobs. RQ's cron has no leader lock: `up` starts one, and its jobs are idempotent anyway."""
-    from jobs.scan import scan_offers
-
-    del settings  # the context has them
-    cron = JsonCron(connection=current().redis, logging_level="WARNING")
-    cron.register(scan_offers, "lifecycle", args=("local", 0), interval=300)
-    cron.start()

@@ -23,7 +23,6 @@ from jobs.domain import deadlines
 from jobs.domain.db import rows_changed, writing
 from jobs.domain.models import Instance, Leader, Run
 from jobs.domain.work import wake
-from jobs.tidy import delete_witnesses
 from jobs.watch import watch
 
 if TYPE_CHECKING:
@@ -108,7 +107,6 @@ def tick(context: Context, watched_ms: int) -> int:
         return watched_ms
     for name in PROVIDERS:
         watch(context, name)
-    delete_witnesses(context)
     return now
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import exists, select
 
-from jobs.context import Context
+from jobs.context import Context, current
 from jobs.domain.models import Instance, Run
 from jobs.domain.states import ENDED, VERDICTS
 from jobs.domain.work import record, transaction
@@ -12,6 +12,11 @@ from jobs.prepare import witness_prefix
 from logs.errors import StoreError
 
 GONE = "witnesses deleted"
+
+
+def tidy() -> None:
+    """The RQ job, every minute by cron."""
+    delete_witnesses(current())
 
 
 def delete_witnesses(context: Context) -> None:
@@ -24,9 +29,9 @@ def delete_witnesses(context: Context) -> None:
             for info in context.store.list(witness_prefix(run_id)):
                 context.store.delete(info.key)
         except StoreError:
-            return  # the next tick tries again; nothing else waits for it
+            return  # the next minute tries again; nothing else waits for it
         with transaction(context) as session:
             run = session.get(Run, run_id)
             if run is not None:
                 run.stage = GONE
-                record(session, context.now_ms(), "reconcile", "run.tidied", "its witnesses are deleted", run_id=run_id)
+                record(session, context.now_ms(), "tidy", "run.tidied", "its witnesses are deleted", run_id=run_id)

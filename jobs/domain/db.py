@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection, CursorResult, Engine, Update, create_engine, event, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 from jobs.settings import Settings
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -70,6 +71,8 @@ def make_sessions(engine: Engine) -> sessionmaker[Session]:
 
 
 def alembic_config(engine: Engine) -> Config:
+    from alembic.config import Config  # 9 MB that only a migration needs
+
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["engine"] = engine
@@ -78,6 +81,8 @@ def alembic_config(engine: Engine) -> Config:
 
 def migrate(settings: Settings) -> None:
     """Bring the schema to the newest revision. Raises `DatabaseUnavailable`."""
+    from alembic import command
+
     engine = make_engine(database_url(settings))
     try:
         command.upgrade(alembic_config(engine), "head")
