@@ -87,6 +87,8 @@ def user() -> None:
 @click.option("--role", type=click.Choice(["viewer", "operator", "admin"]), required=True)
 def user_add(name: str, role: str) -> None:
     """Add a person and print a password that works once, for choosing their own."""
+    from sqlalchemy.exc import SQLAlchemyError
+
     from jobs.domain import users
     from jobs.domain.db import DatabaseUnavailable
     from jobs.settings import load_settings
@@ -97,4 +99,8 @@ def user_add(name: str, role: str) -> None:
             password = users.add(settings, name, role)
         except (DatabaseUnavailable, ValueError) as error:
             raise click.ClickException(str(error)) from error
+        except SQLAlchemyError as error:
+            why = str(getattr(error, "orig", None) or error).splitlines()[0]
+            fix = "Make it with: provefleet up"
+            raise click.ClickException(f"can't add {name}: the database can't be used ({why}). {fix}") from error
     click.echo(f"{name} ({role}) can sign in once with the password: {password}")

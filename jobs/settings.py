@@ -64,10 +64,7 @@ class Settings(BaseSettings):
     @field_validator("state_dir")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
-        # Children run in other folders, and must mean the same one. A URL can't hold the path of the database
-        # when it has one of these.
-        if any(char in "?#\n\r\0" for char in str(value)):
-            raise ValueError("the path has a ?, a # or a line break in it; choose another folder")
+        # Children run in other folders, and must mean the same one.
         return Path(os.path.abspath(value.expanduser()))
 
     @field_validator("site_bind", "agent_bind")
@@ -140,7 +137,7 @@ def fill(settings: Settings, services: known.Known | None) -> Settings:
     """`settings` with what is empty taken from the embedded services."""
     here: dict[str, Any] = {
         "redis_url": SecretStr(f"unix://{quote(str(settings.redis_socket))}?db=0"),
-        "database_url": SecretStr(f"sqlite:///{settings.database_file}"),
+        "database_url": SecretStr(f"sqlite:///{quote(str(settings.database_file))}"),
     }
     if services:
         here["site_bind"] = services.site_bind

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jobs.services import control, ready, state
+from jobs.services.check_stores import missing_file
 from jobs.services.finding import Finding, fail, ok, warn
 from jobs.settings import Settings, given_settings
 
@@ -99,11 +100,8 @@ def leader(settings: Settings) -> Iterator[Finding]:
     from jobs.domain.db import DatabaseUnavailable
     from jobs.domain.models import Leader
 
-    if (
-        not settings.database_file.exists()
-        and settings.database_file.as_posix() in settings.database_url.get_secret_value()
-    ):
-        yield fail("reconcile", "there is no database yet", START)
+    if missing := missing_file(settings):
+        yield fail("reconcile", f"there is no database: {missing}", START)
         return
     try:
         with Context(settings).sessions() as session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from jobs.services.finding import Finding, fail, ok, warn
 from jobs.settings import Settings
@@ -46,18 +47,17 @@ def database(settings: Settings) -> Iterator[Finding]:
 
     from jobs.domain import db
 
-    url = db.database_url(settings)
-    path = url.removeprefix("sqlite:///")
-    if path != url and not settings.database_file.exists() and path == str(settings.database_file):
-        # Connecting would make an empty one.
-        yield fail("database", f"{path} is not there", START)
+    if missing := missing_file(settings):
+        yield fail("database", missing, START)
         return
+    url = db.database_url(settings)
+    sqlite = url.startswith("sqlite")
     try:
         engine = db.make_engine(url)
         head = ScriptDirectory.from_config(db.alembic_config(engine)).get_current_head()
         with engine.connect() as connection:
             current = MigrationContext.configure(connection).get_current_revision()
-            wal = connection.exec_driver_sql("PRAGMA journal_mode").scalar() if path != url else "wal"
+            wal = connection.exec_driver_sql("PRAGMA journal_mode").scalar() if sqlite else "wal"
         shown = engine.url.render_as_string(hide_password=True)
     except (SQLAlchemyError, db.DatabaseUnavailable, OSError) as error:
         why = str(getattr(error, "orig", None) or error).splitlines()[0]
@@ -70,7 +70,23 @@ def database(settings: Settings) -> Iterator[Finding]:
     elif wal != "wal":
         yield fail("database", f"{shown} is in journal mode {wal}, not wal", "Keep it on a local disk, not on NFS")
     else:
-        yield ok("database", f"{shown} at revision {current}" + (", WAL" if path != url else ""))
+        yield ok("database", f"{shown} at revision {current}" + (", WAL" if sqlite else ""))
+
+
+def missing_file(settings: Settings) -> str:
+    """Says so when the database is a file that is not there; connecting would make an empty one."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    from jobs.domain.db import database_url
+
+    try:
+        url = make_url(database_url(settings))
+    except ArgumentError:
+        return ""  # connecting will explain it
+    if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists():
+        return f"{url.database} is not there"
+    return ""
 
 
 def archive(settings: Settings) -> Iterator[Finding]:

@@ -184,7 +184,7 @@ class Stack:
             if before and before.pid and now.pid != before.pid:
                 self._tell(f"{now.name} (pid {before.pid}) ended" + (f": {now.note}" if not now.pid else ""))
             if before and now.pid and now.pid != before.pid:
-                self._tell(f"{now.name} runs again (pid {now.pid})")
+                self._tell(f"{now.name} was started again (pid {now.pid})")
             if now.state != "FATAL":
                 given_up.pop(now.name, None)
             elif time.monotonic() - given_up.setdefault(now.name, time.monotonic()) > GIVEN_UP_RETRY_S:

@@ -1,0 +1,1 @@
+"""Tests of jobs/services: `up`, `doctor` and `demo` on real servers."""
