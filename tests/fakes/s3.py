@@ -89,6 +89,9 @@ class S3Server:
             f"-master.port={master}",
             f"-master.port.grpc={master_grpc}",
             "-master.telemetry=false",
+            # With the default of 10 s, a restart on old data takes 15 s.
+            "-master.electionTimeout=1s",
+            "-master.heartbeatInterval=100ms",
             "-master.volumeSizeLimitMB=256",
             f"-volume.port={volume}",
             f"-volume.port.grpc={volume_grpc}",
