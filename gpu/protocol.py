@@ -93,11 +93,13 @@ class Fetch(Message):
 class StageCommand(Message):
     """How to run one stage. `{work}`, `{params}`, `{witnesses}`, `{proofs}` and `{progress}` in an argument
     are replaced on the machine; `daemon`, when not empty, is started first and stopped after `command`.
+    `warm_up` runs once before the tasks are pulled, so that the controller's clock measures proving alone.
     `files` maps a stream name to a log file (relative to `{work}`) that is shipped while it grows."""
 
     command: list[str]
     daemon: list[str] = field(default_factory=list)
     daemon_socket: str = ""
+    warm_up: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     depends_on: list[str] = field(default_factory=list)
 

@@ -118,6 +118,8 @@ class Stages:
         try:
             if daemon is not None:
                 self._wait_for_daemon(daemon, self._address(command.daemon_socket), deadline)
+            if command.warm_up:
+                self._warm_up(self._arguments(command.warm_up, round_number, []), deadline)
             tasks = self._pull(stage, round_number)
             self._fetch_witnesses(tasks, deadline)
             return self._prove(self._arguments(command.command, round_number, tasks), round_number, tasks)
@@ -146,6 +148,24 @@ class Stages:
             if time.monotonic() > deadline:
                 raise StageFailed(f"the daemon did not answer at {address} in time")
             time.sleep(POLL_S)
+
+    def _warm_up(self, argv: list[str], deadline: float) -> None:
+        """One proof before the clock starts: loading the key and compiling is not what is measured.
+
+        It may fail: then the round's own proofs fail for the same reason, and say so one by one.
+        """
+        self._status.update(note="warming up")
+        self._shipper.log(f"warms up: {' '.join(argv)}")
+        program = self._program(argv, "bench")
+        while (ended := program.ended()) is None:
+            if reason := self._orders.stop_work():
+                program.stop()
+                raise FetchStopped(reason)
+            if time.monotonic() > deadline:
+                program.stop()
+                raise StageFailed("the warm-up did not end in time")
+            time.sleep(POLL_S)
+        self._shipper.log(f"the warm-up {ended}")
 
     def _address(self, given: str) -> str:
         """host:port as it is; a socket's path, if relative, inside the work directory."""

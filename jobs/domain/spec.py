@@ -35,6 +35,7 @@ def build_spec(context: Context, session: Session, run: Run, instance: Instance)
         command=_filled(asked.command, numbers),
         daemon=_filled(asked.daemon, numbers),
         daemon_socket=asked.daemon_socket,
+        warm_up=asked.warm_up,
         files=asked.files,
         depends_on=asked.depends_on,
     )
@@ -43,6 +44,9 @@ def build_spec(context: Context, session: Session, run: Run, instance: Instance)
     if key is not None:
         url = presign.presign_get(context.store, key.object_key, PARAMS_URL_S)
         params.append(Fetch("key.zkey", url, key.sha256, key.size_bytes))
+    if asked.warm_up and (warm_up := run.inputs.get("warm_up")):
+        url = presign.presign_get(context.store, warm_up["key"], PARAMS_URL_S)
+        params.append(Fetch("warm-up.wtns", url, warm_up["sha256"], warm_up["bytes"]))
     return Spec(
         instance=instance.id,
         run=run.id,
