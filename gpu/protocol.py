@@ -48,7 +48,7 @@ def _check(value: Any, kind: Any, where: str) -> Any:
         return kind.from_json(value, where)  # type: ignore[union-attr]
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
-    if kind is not bool and isinstance(value, bool) or not isinstance(value, kind):
+    if (kind is not bool and isinstance(value, bool)) or not isinstance(value, kind):
         raise ProtocolError(f"{where} must be {kind.__name__}, not {type(value).__name__}")
     if kind is float and not abs(value) < 1e300:
         raise ProtocolError(f"{where} must be a finite number")
@@ -81,7 +81,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Fetch(Message):
-    """One file to fetch before a stage: `url` is presigned and short-lived; `sha256` names the content and the cache entry."""
+    """One file to fetch: `url` is presigned and short-lived; `sha256` names the content and the cache entry."""
 
     name: str
     url: str
@@ -185,7 +185,7 @@ class Upload(Message):
 class Command(Message):
     """An order, repeated in every reply until what it asks is true.
 
-    `seal`: stop the stage, ship everything, call seal. `exit`: end. `round`: run the benchmark stage again as round `round`.
+    `seal`: stop the stage, ship everything, call seal. `exit`: end. `round`: benchmark again, as round `round`.
     """
 
     name: str
@@ -271,7 +271,7 @@ class Seal(Message):
 
 @dataclass(frozen=True)
 class Sealed(Message):
-    """`missing` lists streams whose chunks the controller does not have up to the stated end: ship them and seal again."""
+    """`missing`: streams whose chunks are not here up to the stated end, with the next seq: ship them, seal again."""
 
     accepted: bool
     missing: dict[str, int] = field(default_factory=dict)
