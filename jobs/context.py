@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from redis import Redis
     from sqlalchemy import Engine
 
+    from jobs.market.providers.base import Provider
     from logs.store import Store
 
 log = logging.getLogger(__name__)
@@ -32,11 +33,15 @@ def wall_clock_ms() -> int:
 
 
 class Context:
-    """Everything a job, a page or reconcile may reach. Connections are opened at first use."""
+    """Everything a job, a page or reconcile may reach. Connections are opened at first use.
+
+    `providers` stand in for the real ones of the same name; empty but in tests.
+    """
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int] = wall_clock_ms):
         self.settings = settings
         self.now_ms = now_ms
+        self.providers: dict[str, Provider] = {}
 
     @cached_property
     def engine(self) -> Engine:

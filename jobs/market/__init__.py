@@ -17,6 +17,8 @@ def provider(context: Context, name: str) -> Provider:
     """The provider called `name` ("local"). Raises `UnknownProvider`."""
     from jobs.market.providers.base import UnknownProvider
 
+    if name in context.providers:
+        return context.providers[name]
     if name == "local":
         from jobs.market.providers.local import LocalProvider
 
