@@ -59,7 +59,10 @@ def attach(app: Flask) -> None:
         if g.user.must_change_password and request.endpoint not in ("sign_in.password", "sign_in.sign_out"):
             return redirect(url_for("sign_in.password"))
         if not allows(g.user.role, needed):
-            abort(403, description=f"Your account is a {g.user.role}; this needs the role {needed}. An admin can change that.")
+            abort(
+                403,
+                description=f"Your account is a {g.user.role}; this needs the role {needed}. An admin can change that.",
+            )
         return None
 
     app.jinja_env.globals["may"] = may

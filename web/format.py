@@ -129,10 +129,8 @@ def relative(ms: int, now_ms: int) -> str:
     seconds = abs(gap) // 1000
     if seconds < 5:
         return "just now"
-    for limit, unit in ((60, 1), (3600, 60), (48 * 3600, 3600), (math.inf, 86400)):
-        if seconds < limit:
-            break
-    word = {1: "s", 60: "min", 3600: "h", 86400: "d"}[unit]
+    scales = ((60, 1, "s"), (3600, 60, "min"), (48 * 3600, 3600, "h"), (math.inf, 86400, "d"))
+    unit, word = next((unit, word) for limit, unit, word in scales if seconds < limit)
     text = f"{seconds // unit} {word}"
     return f"{text} ago" if gap > 0 else f"in {text}"
 

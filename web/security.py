@@ -119,6 +119,8 @@ def add_headers(response: Response) -> Response:
     response.headers.setdefault("Content-Security-Policy", POLICY.format(nonce=nonce()))
     if request.endpoint != "static":
         response.headers.setdefault("Cache-Control", "no-store")
+    elif "v" not in request.args:
+        response.headers["Cache-Control"] = "no-cache"  # a module that imports another knows no hash
     if request.is_secure:
         response.headers["Strict-Transport-Security"] = "max-age=31536000"
     return response

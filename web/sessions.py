@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 
-from flask import Response, current_app, request, session
+from flask import current_app, request, session
 from sqlalchemy import delete, select, update
+
+from werkzeug.wrappers import Response
 
 from jobs.domain.db import writing
 from jobs.domain.models import User, UserSession
@@ -54,7 +56,9 @@ def is_live(digest: str) -> bool:
         found = reader.execute(
             select(UserSession.created_ms)
             .join(User)
-            .where(UserSession.token_sha256 == digest, User.disabled.is_(False), UserSession.created_ms > now - ABSOLUTE_MS)
+            .where(
+                UserSession.token_sha256 == digest, User.disabled.is_(False), UserSession.created_ms > now - ABSOLUTE_MS
+            )
         ).first()
     return found is not None
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jobs.domain.models import Instance, Machine, Run
+from jobs.domain.states import ENDED
+
 
 @dataclass(frozen=True)
 class Status:
@@ -50,7 +53,11 @@ INSTANCE = {
     "destroyed": Status("Destroyed", "gone"),
     "not_rented": Status("Not rented", "gone"),
 }
-INPUT = {"making": Status("Being made", "working"), "ready": Status("Ready", "good"), "refused": Status("Refused", "bad")}
+INPUT = {
+    "making": Status("Being made", "working"),
+    "ready": Status("Ready", "good"),
+    "refused": Status("Refused", "bad"),
+}
 PROOF = {
     "": Status("Not checked", "waiting"),
     "valid": Status("Valid", "good"),
@@ -67,8 +74,8 @@ EVIDENCE = {
 MARK = {
     "": Status("Not measured", "waiting"),
     "good": Status("Good", "good"),
-    "passed": Status("Good", "good"),
     "slow": Status("Slow", "attention"),
+    "unstable": Status("Unstable", "attention"),
     "broken": Status("Broken", "bad"),
 }
 TABLES = {"run": RUN, "instance": INSTANCE, "input": INPUT, "proof": PROOF, "evidence": EVIDENCE, "mark": MARK}
@@ -82,6 +89,28 @@ def status(kind: str, state: str, detail: str = "") -> Status:
     return Status(known.word, known.tone, detail) if detail else known
 
 
-def run_detail(stage: str, done: int, total: int) -> str:
-    """What a working run is at: `benchmark 3 of 12`."""
-    return f"{stage} {done} of {total}" if total else stage
+def run_status(run: Run) -> Status:
+    """A run's state; of a working one also what it is at: `benchmark 3 of 12`."""
+    if run.state != "active":
+        return status("run", run.state, run.stage if run.state == "queued" and run.stage != "waiting" else "")
+    at = next((instance for instance in reversed(run.instances) if instance.state not in ENDED), None)
+    return status("run", run.state, progress_words(at) if at else run.stage)
+
+
+def instance_status(instance: Instance) -> Status:
+    counted = instance.state in ("benchmarking", "proving", "fetching")
+    return status("instance", instance.state, progress_words(instance) if counted else "")
+
+
+def progress_words(instance: Instance) -> str:
+    """`benchmark 3 of 12`: k of N only where the payload counts, and only of the stage that it is in."""
+    progress = instance.progress or {}
+    total = progress.get("total") or 0
+    if total and progress.get("stage") == instance.stage:
+        return f"{instance.stage} {progress.get('done', 0)} of {total}"
+    return instance.stage
+
+
+def mark_status(machine: Machine) -> Status:
+    """What a machine is remembered for: an empty mark that a run gave means that it passed."""
+    return status("mark", machine.mark or ("good" if machine.mark_run_id else ""))

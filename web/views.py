@@ -10,12 +10,22 @@ from typing import Any
 from flask import Flask, request, url_for
 from markupsafe import Markup
 
+from web import charts, queries, scope
 from web import format as f
-from web import scope
-from web.status import status
+from web.status import instance_status, mark_status, run_status, status
 
 NAVIGATION = (
+    # endpoint, word, icon, the role that sees it
     ("overview.page", "Overview", "home", "viewer"),
+    ("runs.list_page", "Runs", "runs", "viewer"),
+    ("offers.page", "Offers", "offers", "viewer"),
+    ("machines.page", "Machines", "machines", "viewer"),
+    ("archive.page", "Archive", "archive", "viewer"),
+    ("inputs.page", "Inputs", "inputs", "viewer"),
+    ("queues.page", "Queues", "queues", "viewer"),
+    ("audit.page", "Audit", "audit", "viewer"),
+    ("settings.page", "Settings", "settings", "viewer"),
+    ("users.page", "Users", "users", "admin"),
 )
 
 
@@ -36,17 +46,39 @@ def time_element(ms: int | None) -> Markup:
 def money_element(value: float | None) -> Markup:
     if value is None:
         return Markup("\u2013")
-    return Markup('<span class="money" title="${}">{}</span>').format(f"{value:.8f}".rstrip("0").rstrip("."), f.money(value))
+    return Markup('<span class="money" title="${}">{}</span>').format(
+        f"{value:.8f}".rstrip("0").rstrip("."), f.money(value)
+    )
 
 
 def attach(app: Flask) -> None:
     app.jinja_options = {**app.jinja_options, "finalize": f.finalize, "trim_blocks": True, "lstrip_blocks": True}
     environment = app.jinja_env
     environment.filters.update(
-        money=money_element, plain_money=f.money, number=f.number, duration=f.duration, size=f.size, absolute=f.absolute,
-        clock=f.clock, when=time_element, short=f.short_id, visible=f.visible, significant=f.significant,
-    )  # fmt: skip
-    environment.globals.update(status=status, plus_minus=f.plus_minus, with_query=with_query)
+        money=money_element,
+        plain_money=f.money,
+        number=f.number,
+        duration=f.duration,
+        size=f.size,
+        absolute=f.absolute,
+        clock=f.clock,
+        when=time_element,
+        short=f.short_id,
+        visible=f.visible,
+        significant=f.significant,
+    )
+    environment.globals.update(
+        status=status,
+        run_status=run_status,
+        instance_status=instance_status,
+        mark_status=mark_status,
+        what=queries.what,
+        plus_minus=f.plus_minus,
+        spent=queries.cost,
+        with_query=with_query,
+        interval_bar=charts.interval_bar,
+        span_bar=charts.span_bar,
+    )
 
     def asset(name: str) -> str:
         return url_for("static", filename=name, v=_digest(Path(app.static_folder or "") / name))
@@ -56,7 +88,9 @@ def attach(app: Flask) -> None:
     @app.context_processor
     def shared() -> dict[str, Any]:
         here = request.blueprint if request else None
-        return {"user": scope.user(), "navigation": NAVIGATION, "here": here, "now_ms": scope.now_ms()}
+        user = scope.user()
+        spend = queries.spend(scope.db(), scope.now_ms()) if user else None
+        return {"user": user, "navigation": NAVIGATION, "here": here, "now_ms": scope.now_ms(), "spend": spend}
 
 
 def with_query(**changes: Any) -> str:

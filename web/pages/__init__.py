@@ -7,7 +7,42 @@ from flask import Flask
 
 
 def attach(app: Flask) -> None:
-    from web.pages import health, overview, sign_in
+    from web.pages import (
+        archive,
+        audit,
+        downloads,
+        health,
+        inputs,
+        instances,
+        machines,
+        new_run,
+        offers,
+        overview,
+        queues,
+        runs,
+        search,
+        settings,
+        sign_in,
+        users,
+    )
 
-    for module in (health, overview, sign_in):
+    modules = (
+        archive,
+        audit,
+        downloads,
+        health,
+        inputs,
+        instances,
+        machines,
+        new_run,
+        offers,
+        overview,
+        queues,
+        runs,
+        search,
+        settings,
+        sign_in,
+        users,
+    )
+    for module in modules:
         app.register_blueprint(module.blueprint)

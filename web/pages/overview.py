@@ -2,14 +2,132 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, render_template
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from flask import Blueprint, render_template
+from markupsafe import Markup
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, defer, joinedload
+
+from jobs.domain.models import Input, Instance, Machine, Offer, Proof, Run
+from web import charts, queries, scope
+from web import format as f
 from web.access import viewer
 
 blueprint = Blueprint("overview", __name__)
+HOUR_MS = 3_600_000
+SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something an operator should look at: how bad, what, and where to."""
+
+    tone: str
+    text: str
+    link: str
+    word: str
+
+
+@dataclass(frozen=True)
+class Hours:
+    """The last 24 hours of verified proofs, and what the machines that made them cost."""
+
+    proofs: int
+    dollars_per_proof: float | None
+    chart: Markup
 
 
 @blueprint.get("/")
 @viewer
 def page() -> str:
-    return render_template("overview.html")
+    session, now = scope.db(), scope.now_ms()
+    live = session.scalars(
+        select(Instance)
+        .options(
+            defer(Instance.agent_manifest),
+            joinedload(Instance.run).options(defer(Run.result), joinedload(Run.zkey).load_only(Input.name)),
+        )
+        .where(Instance.state.in_(queries.LIVE))
+        .order_by(Instance.created_ms.desc())
+        .limit(200)
+    ).all()
+    recent = session.scalars(queries.with_parts(select(Run)).order_by(Run.created_ms.desc()).limit(10)).all()
+    waiting = session.scalar(select(func.count()).select_from(Run).where(Run.state == "queued")) or 0
+    return render_template(
+        "overview.html",
+        live=live,
+        counts=Counter(instance.state for instance in live),
+        waiting=waiting,
+        machines=queries.machines_of(session, ((i.provider, i.machine_id) for i in live)),
+        recent=recent,
+        needs=_needs(session, now),
+        day=_day(session, now),
+        offers=session.scalar(select(func.count()).select_from(Offer).where(Offer.gone_ms.is_(None))) or 0,
+    )
+
+
+def _needs(session: Session, now: int) -> list[Need]:
+    """What went wrong in the last day, worst first."""
+    day_ago = now - queries.DAY_MS
+    needs = [
+        Need("bad", f"{queries.what(run)} is {run.state}: {run.reason}", f"/runs/{run.id}", "Open the run")
+        for run in session.scalars(
+            queries.with_parts(select(Run))
+            .where(Run.created_ms > day_ago, Run.state.in_(("broken", "failed")))
+            .order_by(Run.created_ms.desc())
+            .limit(5)
+        )
+    ]
+    needs += [
+        Need(
+            "attention",
+            f"Evidence of machine {i.machine_id or '?'}: {i.evidence_text or i.evidence}",
+            f"/instances/{i.id}",
+            "See what is missing",
+        )
+        for i in session.scalars(
+            select(Instance)
+            .options(defer(Instance.agent_manifest))
+            .where(Instance.created_ms > day_ago, Instance.evidence.in_(("gaps", "vanished")))
+            .order_by(Instance.created_ms.desc())
+            .limit(3)
+        )
+    ]
+    needs += [
+        Need(
+            "attention",
+            f"Machine {m.machine_id} ({m.description}) is {m.mark}: {m.mark_reason}",
+            f"/machines?q={m.machine_id}",
+            "Open machines",
+        )
+        for m in session.scalars(select(Machine).where(Machine.last_seen_ms > day_ago, Machine.mark != "").limit(3))
+    ]
+    return needs
+
+
+def _day(session: Session, now: int) -> Hours:
+    first = now - now % HOUR_MS - 23 * HOUR_MS
+    hour = (Proof.received_ms - first) // HOUR_MS
+    rows: Sequence[tuple[int, int]] = session.execute(
+        select(hour, func.count())
+        .join(Instance, Proof.instance_id == Instance.id)
+        .where(Instance.created_ms >= first - queries.DAY_MS, Proof.verdict == "valid", Proof.received_ms >= first)
+        .group_by(hour)
+    ).all()  # type: ignore[assignment]
+    counts = [0] * 24
+    for at, count in rows:
+        if 0 <= at < 24:
+            counts[at] = count
+    dollars = session.scalar(
+        select(
+            func.sum(Instance.dollars_per_hour * (func.coalesce(Instance.ended_ms, now) - Instance.rented_ms)) / HOUR_MS
+        ).where(Instance.created_ms >= first, Instance.rented_ms.is_not(None))
+    )
+    proofs = sum(counts)
+    labels = [f.utc(first + i * HOUR_MS).strftime("%H:00") for i in range(24)]
+    return Hours(
+        proofs, (dollars or 0.0) / proofs if proofs else None, charts.hourly(counts, labels, "verified proofs")
+    )

@@ -1,0 +1,91 @@
+"""Charts as SVG that the server draws: no script, no inline style; colours are in `parts.css`, for both themes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from web import format as f
+
+
+@dataclass(frozen=True)
+class Span:
+    """One stretch of a waterfall: `start_ms` and `ms` on one clock; `now` while it still goes on."""
+
+    name: str
+    start_ms: int
+    ms: int
+    dollars: float
+    now: bool = False
+    idle: bool = False
+
+
+def span_bar(span: Span, spans: Sequence[Span]) -> Markup:
+    """The bar of one row of a waterfall, in percent of the whole."""
+    first = min(s.start_ms for s in spans)
+    whole = max(max(s.start_ms + s.ms for s in spans) - first, 1)
+    left = 100 * (span.start_ms - first) / whole
+    width = max(100 * span.ms / whole, 0.4)
+    kind = "now" if span.now else "rest" if span.idle else ""
+    return Markup(
+        '<svg aria-hidden="true"><rect class="{}" x="{}%" y="1" width="{}%" height="10" rx="1.5"/></svg>'
+    ).format(kind, f"{left:.2f}", f"{min(width, 100 - left):.2f}")
+
+
+def interval_bar(
+    value: float | None, low: float | None, high: float | None, most: float, limit: float | None = None
+) -> Markup:
+    """A point with its interval on a scale from 0 to `most`; `limit` is a mark that it is held against."""
+    if value is None or most <= 0:
+        return Markup("")
+
+    def at(number: float) -> str:
+        return f"{min(max(number / most, 0), 1) * 96 + 2:.1f}%"
+
+    parts = [Markup('<line class="axis" x1="2%" x2="98%" y1="8" y2="8"/>')]
+    if low is not None and high is not None:
+        parts.append(Markup('<line class="interval" x1="{}" x2="{}" y1="8" y2="8"/>').format(at(low), at(high)))
+    if limit is not None:
+        parts.append(Markup('<line class="limit" x1="{0}" x2="{0}" y1="1" y2="15"/>').format(at(limit)))
+    parts.append(Markup('<circle class="point" cx="{}" cy="8" r="3"/>').format(at(value)))
+    label = f"{f.plus_minus(value, low, high)}" + (f", minimum {f.number(limit)}" if limit is not None else "")
+    return Markup('<svg class="bar-chart chart" role="img" aria-label="{}">{}</svg>').format(
+        label, Markup("").join(parts)
+    )
+
+
+def hourly(counts: Sequence[int], labels: Sequence[str], unit: str) -> Markup:
+    """Bars of one count an hour, oldest first, with the highest one named."""
+    width, height, base = 720, 96, 78
+    most = max([*counts, 1])
+    step = width / max(len(counts), 1)
+    parts = [Markup('<line class="axis" x1="0" x2="{}" y1="{}" y2="{}"/>').format(width, base, base)]
+    for i, count in enumerate(counts):
+        tall = (base - 18) * count / most
+        bar = Markup('<rect class="fill" x="{}" y="{}" width="{}" height="{}" rx="1"><title>{}: {} {}</title></rect>')
+        if count:
+            parts.append(
+                bar.format(
+                    f"{i * step + 1:.1f}",
+                    f"{base - tall:.1f}",
+                    f"{step - 2:.1f}",
+                    f"{tall:.1f}",
+                    labels[i],
+                    count,
+                    unit,
+                )
+            )
+    top = max(range(len(counts)), key=counts.__getitem__) if counts else 0
+    if counts and counts[top]:
+        anchor = "start" if top < 3 else "end" if top > len(counts) - 4 else "middle"
+        at = top * step + (0 if anchor == "start" else step if anchor == "end" else step / 2)
+        parts.append(
+            Markup('<text x="{}" y="12" text-anchor="{}">{}</text>').format(f"{at:.1f}", anchor, f.number(counts[top]))
+        )
+    label = Markup('<text x="{}" y="93">{}</text>')
+    parts += [label.format(f"{i * step:.1f}", labels[i]) for i in range(0, len(labels), 6)]
+    return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+        width, height, f"{sum(counts)} {unit} in {len(counts)} hours", Markup("").join(parts)
+    )

@@ -1,0 +1,140 @@
+"""The archive: streams by run, machine, date and name, and their lines page by page."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from flask import Blueprint, abort, redirect, render_template, request, url_for
+from sqlalchemy import Select, exists, func, select
+from sqlalchemy.orm import defer, joinedload
+from werkzeug.wrappers import Response
+
+from jobs.domain.models import Chunk, Input, Instance, Run
+from logs.errors import StoreError
+from logs.reader import StreamReader
+from logs.wire import ChunkRecord
+from web import paging, queries, scope
+from web.access import viewer
+from web.pages.instances import load
+
+blueprint = Blueprint("archive", __name__)
+
+PER_PAGE = 25
+LINES_PER_PAGE = 500
+
+
+def _date(name: str) -> int | None:
+    """A date filter (`2026-11-30`, UTC) as milliseconds; None when it is empty or no date."""
+    try:
+        return int(datetime.strptime(paging.arg(name, 10), "%Y-%m-%d").replace(tzinfo=UTC).timestamp() * 1000)
+    except ValueError:
+        return None
+
+
+def _filtered() -> Select[Instance]:
+    query = select(Instance)
+    if run := paging.arg("run"):
+        query = query.where(queries.starts_with(Instance.run_id, run.lower()))
+    if machine := paging.arg("machine"):
+        query = query.where(Instance.machine_id == machine)
+    if (first := _date("from")) is not None:
+        query = query.where(Instance.created_ms >= first)
+    if (last := _date("to")) is not None:
+        query = query.where(Instance.created_ms < last + queries.DAY_MS)
+    if (evidence := paging.arg("evidence")) in ("complete", "gaps", "vanished", "empty"):
+        query = query.where(Instance.evidence == evidence)
+    if stream := paging.arg("stream"):
+        query = query.where(exists().where(Chunk.instance_id == Instance.id, Chunk.stream == stream))
+    return query
+
+
+@blueprint.get("/archive")
+@viewer
+def page() -> str:
+    session = scope.db()
+    query = _filtered()
+    total = session.scalar(query.with_only_columns(func.count(Instance.id)))
+    rows = session.scalars(
+        query.options(
+            defer(Instance.agent_manifest),
+            joinedload(Instance.run).joinedload(Run.zkey).load_only(Input.name),
+        )
+        .order_by(Instance.created_ms.desc())
+        .offset(paging.skip(PER_PAGE))
+        .limit(PER_PAGE + 1)
+    ).all()
+    streams: dict[str, list[queries.StreamSummary]] = {}
+    for summary in queries.streams_of(session, [row.id for row in rows]):
+        streams.setdefault(summary.instance_id, []).append(summary)
+    return render_template(
+        "archive.html",
+        instances=paging.page(rows, total, PER_PAGE),
+        streams=streams,
+        machines=queries.machines_of(session, ((i.provider, i.machine_id) for i in rows)),
+        filters={name: paging.arg(name) for name in ("run", "machine", "from", "to", "stream", "evidence")},
+        filtered=any(request.args.get(name) for name in ("run", "machine", "from", "to", "stream", "evidence")),
+    )
+
+
+def records_of(instance_id: str, stream: str) -> list[ChunkRecord]:
+    """What the archive holds of one stream, in order."""
+    rows = scope.db().execute(
+        select(
+            Chunk.seq,
+            Chunk.first_line,
+            Chunk.lines,
+            Chunk.t_first_ms,
+            Chunk.t_last_ms,
+            Chunk.raw_bytes,
+            Chunk.raw_sha256,
+            Chunk.prev_sha256,
+        )
+        .where(Chunk.instance_id == instance_id, Chunk.stream == stream)
+        .order_by(Chunk.seq)
+    )
+    return [ChunkRecord(*row) for row in rows]
+
+
+def reader_of(instance: Instance, stream: str) -> StreamReader:
+    """A reader of one stream, or 404."""
+    records = records_of(instance.id, stream)
+    if not records:
+        abort(404, description=f"The archive holds no stream {stream[:32]} of this instance.")
+    return StreamReader(scope.context().store, instance.run_id or "none", instance.id, stream, records)
+
+
+def _line(name: str) -> int | None:
+    text = paging.arg(name, 16)
+    return max(1, int(text)) if text.isascii() and text.isdigit() else None
+
+
+@blueprint.get("/archive/<instance_id>/<stream>")
+@viewer
+def lines(instance_id: str, stream: str) -> str | Response:
+    """500 lines from `?from=`; `?line=` goes to the page that holds that line."""
+    instance = load(instance_id)
+    if (line := _line("line")) is not None:
+        first = (line - 1) // LINES_PER_PAGE * LINES_PER_PAGE + 1
+        here = url_for("archive.lines", instance_id=instance_id, stream=stream)
+        return redirect(f"{here}?from={first}#L{line}")
+    reader = reader_of(instance, stream)
+    last = max(reader.ended_lines, 1)
+    # Pages begin at 1, 501, 1001: a permalink names the same page for everyone.
+    first = (min(_line("from") or 1, last + 1) - 1) // LINES_PER_PAGE * LINES_PER_PAGE + 1
+    away = ""
+    try:
+        shown = reader.lines(first, LINES_PER_PAGE)
+    except StoreError as error:
+        shown, away = [], str(error)
+    return render_template(
+        "lines.html",
+        instance=instance,
+        stream=stream,
+        lines=shown,
+        first=first,
+        last=last,
+        per_page=LINES_PER_PAGE,
+        away=away,
+        last_page=(last - 1) // LINES_PER_PAGE * LINES_PER_PAGE + 1,
+        streams=queries.streams_of(scope.db(), [instance_id]),
+    )

@@ -1,0 +1,70 @@
+"""Bytes from the archive, streamed as they come from S3. What a machine made is never shown as a page of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from flask import Blueprint, Response, abort
+from sqlalchemy import select
+
+from jobs.domain.models import Artifact, Instance
+from logs.wire import bundle_key
+from web import scope
+from web.access import viewer
+from web.pages.archive import reader_of
+from web.pages.instances import load
+
+blueprint = Blueprint("downloads", __name__)
+
+
+def attachment(
+    body: Iterable[bytes], name: str, length: int | None = None, kind: str = "application/octet-stream"
+) -> Response:
+    """A download called `name` (ours, or cleaned). The first piece is fetched here, so that a store that is
+    away is a calm page and not a broken file."""
+    pieces: Iterator[bytes] = iter(body)
+    first = next(pieces, b"")
+    response = Response(chain([first], pieces), mimetype=kind)
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)[-120:]
+    response.headers["Content-Disposition"] = f'attachment; filename="{safe}"'
+    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    if length is not None:
+        response.headers["Content-Length"] = str(length)
+    return response
+
+
+def _stem(instance: Instance) -> str:
+    return f"{(instance.run_id or 'none')[:8]}-{instance.id[:8]}"
+
+
+@blueprint.get("/archive/<instance_id>/<stream>/raw")
+@viewer
+def raw(instance_id: str, stream: str) -> Response:
+    """All bytes of a stream that are there."""
+    instance = load(instance_id)
+    return attachment(
+        reader_of(instance, stream).raw(), f"{_stem(instance)}-{stream}.log", kind="text/plain; charset=utf-8"
+    )
+
+
+@blueprint.get("/instances/<instance_id>/evidence.zip")
+@viewer
+def evidence(instance_id: str) -> Response:
+    """The sealed bundle."""
+    instance = load(instance_id)
+    if instance.evidence_sha256 is None:
+        abort(404, description="There is no sealed bundle (yet): the evidence is sealed when the work has ended.")
+    opened = scope.context().store.open_range(bundle_key(instance.run_id or "none", instance.id))
+    return attachment(opened, f"evidence-{_stem(instance)}.zip", opened.bytes, "application/zip")
+
+
+@blueprint.get("/instances/<instance_id>/artifacts/<path:name>")
+@viewer
+def artifact(instance_id: str, name: str) -> Response:
+    instance = load(instance_id)
+    row = scope.db().scalar(select(Artifact).where(Artifact.instance_id == instance.id, Artifact.name == name))
+    if row is None:
+        abort(404, description="This instance has no such artifact.")
+    opened = scope.context().store.open_range(row.object_key)
+    return attachment(opened, f"{_stem(instance)}-{name.replace('/', '-')}", opened.bytes)
