@@ -121,7 +121,7 @@ class _BundleWriter:
                 if chunk.damage:
                     text = f"{missing_text(record.first_line, record.next_line)}, {chunk.damage}"
                     missing.append((at, text, record.seq, record.seq))
-                    self.problems.append(f"stream {name}, chunk {record.seq}: {text}")
+                    self.problems.append(f"stream {name}: {text}")
                 at += record.raw_bytes
                 yield chunk.raw
 

@@ -36,6 +36,7 @@ from logs.wire import (
 
 VERSION = 1
 _SHOWN_FAULTS = 3
+_UNCONFIRMED = "the machine did not confirm the end"
 
 
 @dataclass(frozen=True)
@@ -110,13 +111,15 @@ def evidence_status(manifest: Mapping[str, Any]) -> tuple[str, str]:
     faulty = {name: stream for name, stream in streams.items() if not _whole(stream)}
     vanished = manifest["vanished_at_ms"]
     lines = sum(stream["lines"] for stream in streams.values())
-    if faulty and vanished is not None:
+    # Without any stream there is still the machine's own word to wait for.
+    whole = not faulty and manifest["agent_manifest"] is not None
+    if not whole and vanished is not None:
         last = max((stream["t_last_ms"] for stream in filled.values()), default=None)
         return "vanished", _vanished_text(vanished, last)
     if not filled and not manifest["artifacts"] and not any(stream["gaps"] for stream in faulty.values()):
         return "empty", "nothing was received from the machine"
-    if faulty:
-        told = [f"{name}: {stream['message']}" for name, stream in faulty.items()]
+    if not whole:
+        told = [f"{name}: {stream['message']}" for name, stream in faulty.items()] or [_UNCONFIRMED]
         rest = f"; and {len(told) - _SHOWN_FAULTS} more streams" if len(told) > _SHOWN_FAULTS else ""
         return "gaps", "; ".join(told[:_SHOWN_FAULTS]) + rest
     plural = "" if len(filled) == 1 else "s"
@@ -158,7 +161,7 @@ def _message(stream: Mapping[str, Any], vanished_at_ms: int | None) -> str:
         if vanished_at_ms is not None:
             faults.append(_vanished_text(vanished_at_ms, stream["t_last_ms"]))
         else:
-            faults.append(f"the machine did not confirm the end; {_last_text(stream['t_last_ms'])}")
+            faults.append(f"{_UNCONFIRMED}; {_last_text(stream['t_last_ms'])}")
     if faults:
         return "; ".join(faults)
     return f"complete, {stream['lines']:,} lines" if stream["chunks"] else "complete, nothing was written"

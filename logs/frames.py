@@ -34,9 +34,9 @@ def read_chunk(store: Store, run: str, instance: str, stream: str, record: Chunk
         frame = store.get(chunk_key(run, instance, stream, record.seq), MAX_FRAME_BYTES)
         return Chunk(record, open_frame(frame, record))
     except NoSuchObject:
-        return Chunk(record, b"", "lost from the store")
+        return Chunk(record, b"", f"chunk {record.seq} is lost from the store")
     except (ChunkRefused, TooLarge) as error:
-        return Chunk(record, b"", f"damaged: {error}")
+        return Chunk(record, b"", f"chunk {record.seq} is damaged: {error}")
 
 
 def read_chunks(store: Store, run: str, instance: str, stream: str, records: Iterable[ChunkRecord]) -> Iterator[Chunk]:

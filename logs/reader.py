@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from logs.frames import Chunk, read_chunk, read_chunks
+from logs.frames import read_chunk, read_chunks
 from logs.gaps import in_order, missing_text
 from logs.store import Store
 from logs.wire import KIB, ChunkRecord
@@ -113,48 +113,46 @@ class StreamReader:
                 yield chunk.raw
 
     def _walk(self, first: int, last: int) -> Iterator[Line]:
-        """Every line that overlaps the range, from the first chunk that holds part of it."""
+        """Every line and mark that overlaps the range; lines before `first` may come too."""
         line: _Open | None = None
-        start = bisect_left(self._ends, first)
-        for index in range(start, len(self._records)):
+        for index in range(bisect_left(self._ends, first), len(self._records)):
             record = self._records[index]
-            expected = self._records[index - 1].seq + 1 if index else 0
-            if record.seq != expected:
-                if line is not None and line.length:
-                    yield line.close()
+            if record.seq != (self._records[index - 1].seq + 1 if index else 0):
+                yield from _closed(line)
                 line = None
-                yield self._mark(index, max(1, self._ends[index - 1] if index else 1), record.first_line)
+                gap = self._ends[index - 1] if index else 1
+                yield from _mark(gap, record.first_line, record.t_first_ms, first)
             if record.first_line > last:
                 break
-            if line is None:
-                line = _Open(record.first_line, record.t_first_ms, bytearray())
-            hidden = line.number < first or line.length >= SHOWN_BYTES
-            if record.lines == 0 and hidden:
+            line = line or _Open(record.first_line, record.t_first_ms, bytearray())
+            if record.lines == 0 and (line.number < first or line.length >= SHOWN_BYTES):
                 line.length += record.raw_bytes  # nothing of it is shown: no need to read it
                 continue
             chunk = read_chunk(self._store, *self._where, record)
             if chunk.damage:
-                if line.length:
-                    yield line.close()
+                yield from _closed(line)
                 line = None
-                yield _damaged(chunk)
+                yield from _mark(record.first_line, record.next_line, record.t_first_ms, first, chunk.damage)
                 continue
-            pieces = chunk.raw.split(b"\n")
-            for piece in pieces[:-1]:
+            *ended, rest = chunk.raw.split(b"\n")
+            for piece in ended:
                 line.add(piece)
                 yield line.close()
                 if line.number >= last:
                     return
                 line = _Open(line.number + 1, record.t_first_ms, bytearray())
-            line.add(pieces[-1])
-        if line is not None and line.length and line.number <= last:
-            yield line.close()
-
-    def _mark(self, index: int, first: int, next_line: int) -> Line:
-        return Line(first, missing_text(first, next_line), self._records[index].t_first_ms, gap=True)
+            line.add(rest)
+        yield from _closed(line)
 
 
-def _damaged(chunk: Chunk) -> Line:
-    record = chunk.record
-    text = f"{missing_text(record.first_line, record.next_line)}: chunk {record.seq} is {chunk.damage}"
-    return Line(record.first_line, text, record.t_first_ms, gap=True)
+def _closed(line: _Open | None) -> Iterator[Line]:
+    """The line that was being put together, if it has anything in it."""
+    if line is not None and line.length:
+        yield line.close()
+
+
+def _mark(first: int, next_line: int, t_ms: int, page_first: int, damage: str = "") -> Iterator[Line]:
+    """A mark for the lines from `first` up to before `next_line`, unless all lie before the page."""
+    if max(first, next_line - 1) >= page_first:
+        text = missing_text(first, next_line)
+        yield Line(first, f"{text}: {damage}" if damage else text, t_ms, gap=True)

@@ -113,12 +113,17 @@ class S3Server:
         ]
 
     def _answers(self) -> bool:
+        """S3 asks for keys before the volumes of an earlier life are back, so ask the master too."""
         try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[0]}/dir/assign", timeout=5) as reply:
+                assigned = json.load(reply)
+            if "fid" not in assigned:
+                return False
             with urllib.request.urlopen(self.config.endpoint, timeout=1):
                 return True
         except urllib.error.HTTPError as error:
             error.close()
-            return error.code == 403  # it is up and asks for keys
+            return error.code == 403
         except OSError:
             return False
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import time
 import warnings
 import zipfile
@@ -132,7 +133,8 @@ def test_hostile_zips_are_refused(name: str) -> None:
 
 
 def test_many_members_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = zip_of({"manifest.json": b"{}", **{f"chunks/a/{n:010d}.zst": b"" for n in range(50_000)}})
+    entries = 50_000 * 70
+    data = bytes(entries) + struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 50_000, 50_000, entries, 0, 0)
     begin = time.perf_counter()
     with pytest.raises(EmergencyRefused, match="members"):
         unpack_emergency(io.BytesIO(data))
@@ -142,7 +144,7 @@ def test_many_members_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         unpack_emergency(io.BytesIO(packed()))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_mangled_zips_raise_nothing_else(data: st.DataObject) -> None:
     mangled = bytearray(packed())

@@ -54,10 +54,10 @@ def test_uploads_are_named_by_content(store: Store, size: int) -> None:
 def test_memory_is_bounded(store: Store) -> None:
     upload_stream(store, Source(MIB), 2 * MIB, uuid.uuid4().hex)
     tracemalloc.start()
-    upload_stream(store, Source(120 * MIB), 200 * MIB, uuid.uuid4().hex)
+    upload_stream(store, Source(64 * MIB), 200 * MIB, uuid.uuid4().hex)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    print(f"upload of 120 MiB: peak {peak / MIB:.0f} MiB")
+    print(f"upload of 64 MiB: peak {peak / MIB:.0f} MiB")
     assert peak < 4 * PART_BYTES
 
 

@@ -210,7 +210,7 @@ def all_calls_raise(store: Store, kind: type[StoreError]) -> None:
 def test_connection_refused_is_unavailable_and_quick() -> None:
     begin = time.monotonic()
     all_calls_raise(Store(NOWHERE), StoreUnavailable)
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 25
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 429])
