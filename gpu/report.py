@@ -114,7 +114,8 @@ def finish(report: Report, summary: dict[str, Any]) -> None:
         raise DaemonFailed(f"{summary['failed']} of {summary['total']} proofs failed; the first: {first}")
     if summary["slow"]:
         raise Refused(
-            f"slow: {summary['proofs_per_hour']:.1f} proofs/hour, under the minimum of {summary['min_proofs_per_hour']:.1f}"
+            f"slow: {summary['proofs_per_hour']:.1f} proofs/hour, "
+            f"under the minimum of {summary['min_proofs_per_hour']:.1f}"
         )
 
 

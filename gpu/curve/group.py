@@ -56,6 +56,14 @@ class KernelGroup:
             return None
         return f.mul(x, f.inv(zz)), f.mul(y, f.inv(zzz))
 
+    def element(self, value: Any) -> np.ndarray:
+        """One coordinate, in Montgomery form."""
+        return np.frombuffer(bytearray(self._element(value)), np.uint64)
+
+    def value(self, element: np.ndarray) -> Any:
+        """The coordinate that an array of one element holds."""
+        return self._values(element.tobytes())[0]
+
     def _element(self, value: Any) -> bytes:
         fp = self.curve.fp
         parts = (value,) if self.kind.degree == 1 else value
@@ -80,5 +88,4 @@ def kernel_g2(curve: Curve) -> KernelGroup:
 
 def _group(curve: Curve, degree: int, group: Group) -> KernelGroup:
     bare = KernelGroup(curve, kernel_field(curve.fp, degree), group, np.zeros(0, np.uint64))
-    b = np.frombuffer(bare._element(group.b), np.uint64).copy()
-    return replace(bare, b=b)
+    return replace(bare, b=bare.element(group.b))

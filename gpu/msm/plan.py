@@ -49,7 +49,7 @@ class Msm:
         self, group: KernelGroup, points: np.ndarray, scalars: np.ndarray, pool: Executor, threads: int
     ) -> None:
         n = len(scalars) // 4
-        bits = group.curve.r.bit_length() + 1  # a signed digit may carry out of the top bit
+        bits = group.curve.r.bit_length() + 1  # the top digit may grow by a carry
         self._group = group
         self._c = best_window(max(n, 1), bits)
         self._windows = -(-bits // self._c)

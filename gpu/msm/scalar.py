@@ -33,7 +33,8 @@ def signed_digits(scalars, begin, end, c, n_windows, out):
                     raw |= scalars[4 * i + word + 1] << (np.uint64(64) - shift)
             digit = np.int64(raw & mask) + carry
             carry = 0
-            if digit >= half:
+            # The highest window keeps |digit| = half: there is no window above to carry into.
+            if digit >= half and w < n_windows - 1:
                 digit -= 1 << c
                 carry = 1
             out[w, i] = digit
