@@ -6,7 +6,9 @@ import signal
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from typing import TypeVar
 
 from gpu.agent.client import Client, Refused, Unreachable, delays
 from gpu.agent.environment import Environment
@@ -17,6 +19,8 @@ from gpu.agent.sealing import Sealer, emergency_zip, put_emergency
 from gpu.agent.shipper import Shipper, wall_clock_ms
 from gpu.agent.stages import Stages
 from gpu.protocol import Register, Registered, Spec
+
+T = TypeVar("T")
 
 REGISTER_FOR_S = 900.0
 LAST_WORDS_S = 1.5
@@ -91,15 +95,20 @@ class Agent:
                 break
 
     def _run_stage(self, stage: str, round_number: int, stages: Stages, sealer: Sealer) -> bool:
-        try:
-            went_well = stages.run(stage, round_number)
-        except Exception:  # noqa: BLE001 - the one guard: a bug of ours is reported and sealed, not lost with the machine
-            self._report(f"the agent failed in stage {stage}:\n{traceback.format_exc()}")
-            went_well = False
+        went_well = self._guarded(f"stage {stage}", lambda: stages.run(stage, round_number))
         stages.follower.drain()
         if stage != "params":
-            sealer.upload_artifacts(stages.rounds_folder(round_number), round_number)
-        return went_well
+            folder = stages.rounds_folder(round_number)
+            self._guarded("the artifacts", lambda: sealer.upload_artifacts(folder, round_number))
+        return bool(went_well)
+
+    def _guarded(self, what: str, call: Callable[[], T]) -> T | None:
+        """A bug of ours is reported, and then sealed with the rest: never lost with the machine."""
+        try:
+            return call()
+        except Exception:  # noqa: BLE001 - the one guard, see above
+            self._report(f"the agent failed in {what}:\n{traceback.format_exc()}")
+            return None
 
     def _obey(self, spec: Spec, stages: Stages, sealer: Sealer) -> None:
         """Until told to end: seal once, run the rounds asked for."""
@@ -110,8 +119,7 @@ class Agent:
                     self._status.sealing()
                     stages.follower.drain()
                     stages.follower.stop()
-                    sealer.seal(self._orders.seal_reason)
-                    continue
+                    self._guarded("sealing", lambda: sealer.seal(self._orders.seal_reason))
             elif self._orders.round_wanted() > done_round:
                 done_round = self._orders.round_wanted()
                 self._run_stage("benchmark", done_round, stages, sealer)
@@ -135,7 +143,6 @@ class Agent:
         """No controller: put the evidence where the last renewal said."""
         self._shipper.log(f"{self._orders.expired}: packs the evidence")
         self._shipper.close_setup()
-        self._shipper.flush()
         self._shipper.stop()
         data, packed = emergency_zip(spec, sealer.manifest(self._orders.expired), self._shipper)
         trouble = "no URL was ever issued"

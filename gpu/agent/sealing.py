@@ -67,8 +67,7 @@ class Sealer:
         """Flush, ship, tell the ends of all streams, ship again what is missing. Leaves `sealed` False when it was
         over before that."""
         self._shipper.log(f"seals: {reason}")
-        self._shipper.close_setup()  # another line would move the end that is told
-        self._shipper.flush()
+        self._shipper.close_setup()
         waits = delays()
         while not self._orders.is_over():
             if not self._shipper.drained():

@@ -74,8 +74,13 @@ class Shipper:
         sys.stderr.write(redact(text, self._literals).decode(errors="replace"))
 
     def close_setup(self) -> None:
-        """From now on `log` writes to stderr only: the end of `setup` is about to be told."""
+        """Cut what every stream holds, tell the troubles, and from now on log to stderr only: the end of `setup` is
+        about to be told."""
+        self.flush()
+        for stream in self._all():
+            self._tell(stream)
         self._setup_closed = True
+        self.flush()
 
     def flush(self) -> None:
         """Cut what every stream still holds."""

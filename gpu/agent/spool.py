@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections import OrderedDict
 from pathlib import Path
@@ -35,7 +36,8 @@ class Spool:
             path.write_bytes(record.to_json().encode() + b"\n" + frame)
             return ""
         except OSError as error:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
             if self._memory_bytes + len(frame) > MEMORY_BYTES:
                 raise SpoolFull(f"{error.strerror or error}, and the memory set aside is full") from error
             self._memory[record.seq] = (record, frame)
@@ -68,7 +70,8 @@ class Spool:
         while self._kept_bytes > KEPT_BYTES:
             oldest, size = self._kept.popitem(last=False)
             self._kept_bytes -= size
-            self._path(oldest).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._path(oldest).unlink()
 
     def remove(self) -> None:
         """Delete everything."""
