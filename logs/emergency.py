@@ -97,7 +97,7 @@ def unpack_emergency(file: BinaryIO) -> Emergency:
         raise EmergencyRefused("no manifest.json")
     text = _read(archive, members.pop(_MANIFEST), MAX_AGENT_MANIFEST_BYTES)
     try:
-        manifest = json.loads(text)
+        manifest = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise EmergencyRefused("manifest.json is not JSON") from error
     if not isinstance(manifest, dict):
@@ -149,6 +149,11 @@ def _chunks(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> It
         if record.seq != int(match[2]):
             raise EmergencyRefused(f"member {name} holds the record of chunk {record.seq}")
         yield match[1], record, _read(archive, members[frame_name], MAX_FRAME_BYTES)
+
+
+def _no_constant(name: str) -> None:
+    # Python reads NaN and Infinity, but no other reader of our manifest would.
+    raise ValueError(f"{name} is not JSON")
 
 
 def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> bytes:

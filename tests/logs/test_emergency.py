@@ -92,6 +92,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "comment": lambda: zip_of({"manifest.json": b"{}"}, comment=b"hello"),
     "no manifest": lambda: zip_of({}),
     "manifest not JSON": lambda: zip_of({"manifest.json": b"{"}),
+    "manifest with NaN": lambda: zip_of({"manifest.json": b'{"a": NaN}'}),
     "manifest a list": lambda: zip_of({"manifest.json": b"[]"}),
     "manifest nested": lambda: zip_of({"manifest.json": b"[" * 100_000}),
     "manifest too large": lambda: zip_of({"manifest.json": b" " * (MAX_AGENT_MANIFEST_BYTES + 1)}),
