@@ -24,23 +24,21 @@ _FEW = 1 << 14  # up to here the final multiplications dominate, beyond it the a
 
 
 @kernel
-def _scatter(F, points, n, where, mask, buckets):
-    """buckets[where[i] & mask] += points[i]."""
-    for i in range(n):
-        add_affine(F, buckets, where[i] & mask, points, i, False)
+def _throw(F, points, n, where, mask, buckets, bits, n_bits, n_buckets, out):
+    """buckets[where[i] & mask] += points[i]; then whether [order]buckets[j] is not infinity for some j <
+    n_buckets.
 
-
-@kernel
-def _any_outside(F, sums, n, bits, n_bits, out):
-    """Whether [order]sums[i] is not infinity for some i. `bits` of the order, highest first; `out` is one
-    point.
+    One kernel for both, since each carries its own compiled copy of the group law. `bits` of the order,
+    highest first; `out` is one point.
     """
     for i in range(n):
+        add_affine(F, buckets, where[i] & mask, points, i, False)
+    for j in range(n_buckets):
         out[:] = 0
         for k in range(n_bits):
             double(F, out, 0)
             if bits[k]:
-                add_sum(F, out, 0, sums, i)
+                add_sum(F, out, 0, buckets, j)
         if not is_zero(F, out, 2):
             return True
     return False
@@ -66,9 +64,13 @@ def all_in_subgroup(group: KernelGroup, sections: Sequence[np.ndarray], pool: Ex
 
     def round_passes() -> bool:
         buckets, marker = group.sums(n_buckets), group.kind.marker
+        outside = False
         for section, count in zip(sections, counts, strict=True):
             where = np.frombuffer(bytearray(secrets.token_bytes(count)), np.uint8)
-            _scatter(marker, section, count, where, n_buckets - 1, buckets)
-        return not _any_outside(marker, buckets, n_buckets, bits, len(bits), group.sums(1))
+            last = n_buckets if section is sections[-1] else 0
+            outside = _throw(
+                marker, section, count, where, n_buckets - 1, buckets, bits, len(bits), last, group.sums(1)
+            )
+        return not outside
 
     return all(part.result() for part in [pool.submit(round_passes) for _ in range(rounds)])

@@ -27,7 +27,7 @@ from gpu.groth16.rows import accumulate_rows, first_not_reduced
 from gpu.groth16.wtns import open_wtns
 from gpu.msm.plan import Msm, pack, small
 from gpu.ntt.domain import domain
-from gpu.ntt.scalar import multiply, multiply_by, multiply_subtract
+from gpu.ntt.scalar import multiply, quotient_values
 
 
 @dataclass
@@ -111,9 +111,7 @@ def compute(key: ProvingKey, ready: Synthesis, pool: Executor, threads: int, bli
     ]
     for part in moved:
         part.result()
-    multiply_subtract(marker, a, b, c, size)
-    plain_one = np.array([1, 0, 0, 0], np.uint64)
-    multiply_by(marker, a, plain_one, size)
+    quotient_values(marker, a, b, c, np.array([1, 0, 0, 0], np.uint64), size)
     h = Msm(key.g1, key.h, a, pool, threads)
     return _blind(key, [part.result() for part in (*sums, h)], blinding)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpu.curve.group import KernelGroup
 from gpu.curve.reference import Point
-from gpu.msm.scalar import accumulate, gather, horner, signed_digits, straus, weighted_sum
+from gpu.msm.scalar import horner, signed_digits, window_sum
 
 MAX_WINDOW = 15  # digits are int16, and 2^14 buckets of a G2 point still fit the second-level cache
 _MIN_RANGE = 1 << 15  # below this many points a second range would only repeat the bucket sums
@@ -28,14 +28,43 @@ def pack(scalars: Iterable[int]) -> np.ndarray:
     return np.frombuffer(bytearray(b"".join(value.to_bytes(32, "little") for value in scalars)), np.uint64)
 
 
-def small(group: KernelGroup, points: np.ndarray, scalars: Sequence[int]) -> Point:
-    """The sum of scalars[i] * points[i] on the calling thread, for a handful of points (any size is
-    right).
-    """
-    out = group.sums(1)
-    reduced = pack(scalar % group.curve.r for scalar in scalars)
-    straus(group.kind.marker, points, reduced, len(scalars), out)
-    return group.to_affine(out)
+class _Windows:
+    """The work of one MSM: digits made, a slot for the sum of each window of each range."""
+
+    def __init__(self, group: KernelGroup, points: np.ndarray, scalars: np.ndarray, threads: int) -> None:
+        n = len(scalars) // 4
+        bits = group.curve.r.bit_length() + 1  # the top digit may grow by a carry
+        self._group = group
+        self._points = points
+        self._c = best_window(max(n, 1), bits)
+        n_windows = -(-bits // self._c)
+        self._digits = np.empty((n_windows, n), np.int16)
+        signed_digits(scalars, n, self._c, n_windows, self._digits)
+        step = _range(n, n_windows, threads)
+        self._ranges = [(begin, min(begin + step, n)) for begin in range(0, n, step)]
+        self._sums = group.sums(n_windows * len(self._ranges))
+        self.tasks = [(w, k) for w in range(n_windows) for k in range(len(self._ranges))]
+
+    def run(self, w: int, k: int) -> None:
+        group, (begin, end) = self._group, self._ranges[k]
+        n_buckets = 1 << (self._c - 1)
+        buckets, running = group.sums(n_buckets), group.sums(1)
+        digits, slot = self._digits[w], w * len(self._ranges) + k
+        marker = group.kind.marker
+        window_sum(marker, self._points, digits, begin, end, buckets, n_buckets, running, self._sums, slot)
+
+    def total(self) -> Point:
+        """Horner's rule over the windows, once every task has run."""
+        out = self._group.sums(1)
+        n_windows = len(self._digits)
+        horner(self._group.kind.marker, self._sums, n_windows, len(self._ranges), self._c, out)
+        return self._group.to_affine(out)
+
+
+def _range(n: int, n_windows: int, threads: int) -> int:
+    """Points to a task: all of them, unless there are more threads than windows and enough points."""
+    ranges = min(2 * -(-threads // n_windows) if threads > n_windows else 1, n // _MIN_RANGE)
+    return max(1, -(-n // max(1, ranges)))
 
 
 class Msm:
@@ -48,38 +77,18 @@ class Msm:
     def __init__(
         self, group: KernelGroup, points: np.ndarray, scalars: np.ndarray, pool: Executor, threads: int
     ) -> None:
-        n = len(scalars) // 4
-        bits = group.curve.r.bit_length() + 1  # the top digit may grow by a carry
-        self._group = group
-        self._c = best_window(max(n, 1), bits)
-        self._windows = -(-bits // self._c)
-        self._digits = np.empty((self._windows, n), np.int16)
-        signed_digits(scalars, 0, n, self._c, self._windows, self._digits)
-        step = self._range(n, threads)
-        self._parts = [
-            (w, pool.submit(self._window, points, w, begin, min(begin + step, n)))
-            for w in range(self._windows)
-            for begin in range(0, n, step)
-        ]
-
-    def _range(self, n: int, threads: int) -> int:
-        """Points to a task: all of them, unless there are more threads than windows and enough points."""
-        ranges = min(2 * -(-threads // self._windows) if threads > self._windows else 1, n // _MIN_RANGE)
-        return max(1, -(-n // max(1, ranges)))
-
-    def _window(self, points: np.ndarray, w: int, begin: int, end: int) -> np.ndarray:
-        group, marker = self._group, self._group.kind.marker
-        n_buckets = 1 << (self._c - 1)
-        buckets, out = group.sums(n_buckets), group.sums(2)
-        accumulate(marker, points, self._digits[w], begin, end, buckets)
-        weighted_sum(marker, buckets, n_buckets, out)
-        return out
+        self._windows = _Windows(group, points, scalars, threads)
+        self._parts = [pool.submit(self._windows.run, w, k) for w, k in self._windows.tasks]
 
     def result(self) -> Point:
-        """Waits for every part; Horner's rule over the windows."""
-        group, marker = self._group, self._group.kind.marker
-        sums, out = group.sums(self._windows), group.sums(1)
-        for w, part in self._parts:
-            gather(marker, sums, w, part.result())
-        horner(marker, sums, self._windows, self._c, out)
-        return group.to_affine(out)
+        for part in self._parts:
+            part.result()
+        return self._windows.total()
+
+
+def small(group: KernelGroup, points: np.ndarray, scalars: Sequence[int]) -> Point:
+    """The sum of scalars[i] * points[i] on the calling thread, for a handful of points and any integers."""
+    windows = _Windows(group, points, pack(scalar % group.curve.r for scalar in scalars), 1)
+    for w, k in windows.tasks:
+        windows.run(w, k)
+    return windows.total()

@@ -1,8 +1,8 @@
 """Pippenger's bucket method with signed digits, one window of one range of points to a call.
 
 Bernstein, Doumen, Lange, Oosterwijk, "Faster batch forgery identification" (INDOCRYPT 2012), section 4. A
-digit d in [-2^(c-1), 2^(c-1)) adds the point, or its negative, to bucket |d|; the window's sum is the sum of
-b * bucket[b].
+digit d in [-2^(c-1), 2^(c-1)] adds the point, or its negative, to bucket |d|; the window's sum is the sum of
+b * bucket[b]. Kernels are few and do much each: every one carries its own compiled copy of the group law.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from gpu.field.compiled import kernel
 
 
 @kernel
-def signed_digits(scalars, begin, end, c, n_windows, out):
-    """Digits of scalars[begin:end] (four uint64 words each, plain) into out[window, i]. |digit| <=
-    2^(c-1).
+def signed_digits(scalars, n, c, n_windows, out):
+    """Digits of n scalars (four uint64 words each, plain) into out[window, i]: |digit| <= 2^(c-1).
+
+    The windows must reach one bit beyond the longest scalar.
     """
     mask = np.uint64((1 << c) - 1)
     half = 1 << (c - 1)
-    for i in range(begin, end):
+    for i in range(n):
         carry = 0
         for w in range(n_windows):
             bit = w * c
@@ -41,46 +42,27 @@ def signed_digits(scalars, begin, end, c, n_windows, out):
 
 
 @kernel
-def accumulate(F, points, digits, begin, end, buckets):
-    """Adds every point of [begin, end) into bucket |digit| - 1. `digits` is one window's row."""
+def window_sum(F, points, digits, begin, end, buckets, n_buckets, running, sums, slot):
+    """sums[slot] += the sum of digits[i] * points[i] over [begin, end). `digits` is one window's row.
+
+    `buckets`, `running` (one point) and sums[slot] start at infinity.
+    """
     for i in range(begin, end):
         digit = np.int64(digits[i])
         if digit > 0:
             add_affine(F, buckets, digit - 1, points, i, False)
         elif digit < 0:
             add_affine(F, buckets, -digit - 1, points, i, True)
-
-
-@kernel
-def weighted_sum(F, buckets, n_buckets, out):
-    """out[0] = sum of (b + 1) * buckets[b], by running sums kept in out[1]. `out` starts at infinity."""
     for b in range(n_buckets - 1, -1, -1):
-        add_sum(F, out, 1, buckets, b)
-        add_sum(F, out, 0, out, 1)
+        add_sum(F, running, 0, buckets, b)
+        add_sum(F, sums, slot, running, 0)
 
 
 @kernel
-def gather(F, sums, w, part):
-    """sums[w] += part[0]."""
-    add_sum(F, sums, w, part, 0)
-
-
-@kernel
-def horner(F, sums, n_windows, c, out):
-    """out[0] = sum of 2^(c w) * sums[w]. `out` starts at infinity."""
+def horner(F, sums, n_windows, n_ranges, c, out):
+    """out[0] = sum over w of 2^(c w) * (sums[w * n_ranges] + ... ). `out` starts at infinity."""
     for w in range(n_windows - 1, -1, -1):
         for _ in range(c):
             double(F, out, 0)
-        add_sum(F, out, 0, sums, w)
-
-
-@kernel
-def straus(F, points, scalars, n, out):
-    """out[0] += sum of scalars[i] * points[i] for a handful of points, sharing the doublings. `out`
-    starts at infinity.
-    """
-    for bit in range(255, -1, -1):
-        double(F, out, 0)
-        for i in range(n):
-            if (scalars[4 * i + (bit >> 6)] >> np.uint64(bit & 63)) & np.uint64(1):
-                add_affine(F, out, 0, points, i, False)
+        for k in range(n_ranges):
+            add_sum(F, out, 0, sums, w * n_ranges + k)

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpu.curve.params import Curve
 from gpu.field.kinds import kernel_field
-from gpu.ntt.scalar import backward, fill_powers, forward, reorder, scale
+from gpu.ntt.scalar import fill_powers, reorder, to_coset
 
 
 class Domain:
@@ -39,9 +39,7 @@ class Domain:
         """In place: values on the domain become values of the same polynomial on the odd coset, in
         natural order.
         """
-        forward(self.kind.marker, x, self._inverse, self.size)
-        scale(self.kind.marker, x, self._shift, self.size)
-        backward(self.kind.marker, x, self._forward, self.size)
+        to_coset(self.kind.marker, x, self._inverse, self._shift, self._forward, self.size)
 
     def _powers(self, first: int, base: int, count: int) -> np.ndarray:
         out = np.zeros(count * self.kind.words, np.uint64)

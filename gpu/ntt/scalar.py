@@ -1,7 +1,7 @@
 """The transforms in place, without bit reversal: decimation in frequency takes natural order to bit-reversed
 order, decimation in time takes bit-reversed order back to natural order.
 
-`x` holds n elements, `powers` the root's powers 0..n/2-1 for the direction wanted, both in Montgomery form.
+Elements are in Montgomery form unless said otherwise.
 """
 
 from __future__ import annotations
@@ -23,25 +23,27 @@ def _butterfly_dit(typingctx, field, x, i, y, j, w, k):
 
 
 @kernel
-def forward(F, x, powers, n):
-    """Natural order in, bit-reversed out."""
+def to_coset(F, x, down, factors, up, n):
+    """A transform, a factor for each coefficient, and a transform back: values on one coset become values
+    on another.
+
+    `down` and `up` hold the powers 0..n/2-1 of the roots of the two transforms; `factors` is in bit-reversed
+    order.
+    """
     half, stride = n >> 1, 1
     while half:
         for block in range(0, n, 2 * half):
             for i in range(half):
-                _butterfly_dif(F, x, block + i, x, block + i + half, powers, i * stride)
+                _butterfly_dif(F, x, block + i, x, block + i + half, down, i * stride)
         half >>= 1
         stride <<= 1
-
-
-@kernel
-def backward(F, x, powers, n):
-    """Bit-reversed order in, natural out."""
+    for i in range(n):
+        mul(F, x, i, x, i, factors, i)
     half, stride = 1, n >> 1
     while half < n:
         for block in range(0, n, 2 * half):
             for i in range(half):
-                _butterfly_dit(F, x, block + i, x, block + i + half, powers, i * stride)
+                _butterfly_dit(F, x, block + i, x, block + i + half, up, i * stride)
         half <<= 1
         stride >>= 1
 
@@ -51,13 +53,6 @@ def fill_powers(F, out, n, base):
     """out[i] = out[0] * base[0]^i."""
     for i in range(1, n):
         mul(F, out, i, out, i - 1, base, 0)
-
-
-@kernel
-def scale(F, x, factors, n):
-    """x[i] *= factors[i]."""
-    for i in range(n):
-        mul(F, x, i, x, i, factors, i)
 
 
 @kernel
@@ -72,14 +67,6 @@ def reorder(F, out, x, log_n):
 
 
 @kernel
-def multiply_subtract(F, a, b, c, n):
-    """a[i] = a[i] * b[i] - c[i]."""
-    for i in range(n):
-        mul(F, a, i, a, i, b, i)
-        sub(F, a, i, a, i, c, i)
-
-
-@kernel
 def multiply(F, out, a, b, n):
     """out[i] = a[i] * b[i]."""
     for i in range(n):
@@ -87,7 +74,9 @@ def multiply(F, out, a, b, n):
 
 
 @kernel
-def multiply_by(F, x, factor, n):
-    """x[i] *= factor[0]. With the plain 1 as factor this leaves Montgomery form, with R^2 it enters it."""
+def quotient_values(F, a, b, c, plain_one, n):
+    """a[i] = a[i] * b[i] - c[i], out of Montgomery form. `plain_one` is one, not in Montgomery form."""
     for i in range(n):
-        mul(F, x, i, x, i, factor, 0)
+        mul(F, a, i, a, i, b, i)
+        sub(F, a, i, a, i, c, i)
+        mul(F, a, i, a, i, plain_one, 0)
