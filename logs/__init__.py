@@ -1,7 +1,8 @@
 """The archive: what a machine said and made, kept after the machine is gone.
 
 `wire`, `chunks`, `emergency`, `redact` are pure (stdlib, and zstd for `chunks`): the agent
-uses them on rented machines. `store` speaks S3, `tail` speaks Redis, `reader` pages through
-lines, `evidence` makes the manifest and the bundle. Imports nothing of ours from other
-rooms; no SQL, Flask or RQ: callers pass the records in.
+uses them on rented machines. `gaps` and `evidence` are pure too: they name what is missing and
+make the manifest. `store`, `multipart`, `presign` and `probe` speak S3, with the errors of
+`errors`; `frames` and `reader` page through lines; `bundle` seals; `tail` speaks Redis.
+Imports nothing of ours from other rooms; no SQL, Flask or RQ: callers pass the records in.
 """
