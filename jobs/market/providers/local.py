@@ -15,7 +15,6 @@ import os
 import re
 import secrets
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,11 +26,11 @@ from jobs.market.providers import base
 from jobs.market.providers.base import Listing, OfferFacts, ProviderInstance
 from jobs.market.providers.local_launcher import INSTANCE_FILE, LOG_FILE
 from jobs.market.providers.local_offers import LocalOffer, all_offers
-from jobs.market.providers.local_processes import LABEL_VARIABLE, StillAlive, end_all, is_alive
+from jobs.market.providers.local_processes import StillAlive, end_all, is_alive
+from jobs.market.providers.local_start import short_name, start_agent
 from jobs.settings import Settings
 
 LOCK_WAIT_S = 15.0
-LAUNCH_WAIT_S = 30.0
 POLITE_S = 3.0
 HARD_S = 10.0
 _PROVIDER_ID = re.compile(r"[0-9a-f]{16}")
@@ -47,7 +46,6 @@ class LocalProvider:
     def __init__(self, settings: Settings, agent_command: tuple[str, ...] = _AGENT):
         self._settings = settings
         self._root = settings.state_dir.resolve() / "local"
-        self._cache = settings.state_dir.resolve() / "cache"
         self._agent_command = agent_command
 
     def scan(self) -> list[OfferFacts]:
@@ -67,7 +65,7 @@ class LocalProvider:
             provider_id = secrets.token_hex(8)
             folder = self._root / provider_id
             folder.mkdir(mode=0o700)
-            self._launch(self._order(folder, offer, label, env, lock_fd), lock_fd)
+            start_agent(self._settings, folder, offer, label, env, self._agent_command, lock_fd)
             return provider_id
 
     def list(self) -> Listing:
@@ -106,6 +104,7 @@ class LocalProvider:
                 folder.rename(gone)
             except FileNotFoundError:
                 return
+            short_name(self._settings, folder).unlink(missing_ok=True)
         shutil.rmtree(gone, ignore_errors=True)  # what is left is swept by the next rent
 
     @contextmanager
@@ -160,59 +159,6 @@ class LocalProvider:
                     raise base.OfferGone(f"local offer {offer_id} is rented; take another, or wait")
                 return offer
         raise base.OfferGone(f"this machine has no offer {offer_id} (any more); scan again")
-
-    def _order(
-        self, folder: Path, offer: LocalOffer, label: str, env: Mapping[str, str], lock_fd: int
-    ) -> dict[str, Any]:
-        params, numba = self._cache / "params", self._cache / "numba"
-        for cache in (params, numba):
-            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        environment = {
-            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(folder),
-            "LANG": "C.UTF-8",
-            "TZ": "UTC",
-            "CUDA_VISIBLE_DEVICES": offer.gpu_uuid,
-            "NUMBA_CACHE_DIR": str(numba),
-            "PROVEFLEET_CACHE_DIR": str(params),
-            "PROVEFLEET_WORK_DIR": str(folder / "work"),
-            **env,
-            LABEL_VARIABLE: label,
-        }
-        record = {
-            "label": label,
-            "offer_id": offer.offer.offer_id,
-            "machine_id": offer.offer.machine_id,
-            "dollars_per_hour": offer.offer.dollars_per_hour,
-            "cores": sorted(offer.cores),
-            "gpu_uuid": offer.gpu_uuid,
-        }
-        return {
-            "folder": str(folder),
-            "cores": sorted(offer.cores),
-            "command": list(self._agent_command),
-            "env": environment,
-            "record": record,
-            "lock_fd": lock_fd,
-        }
-
-    def _launch(self, order: dict[str, Any], lock_fd: int) -> None:
-        """The order goes by stdin: what is in argv, every user of the machine can read."""
-        launcher = subprocess.Popen(
-            [sys.executable, "-P", "-m", "jobs.market.providers.local_launcher"],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            env={"PATH": order["env"]["PATH"], "LANG": "C.UTF-8"},
-            pass_fds=(lock_fd,), start_new_session=True,
-        )  # fmt: skip
-        try:
-            _, trouble = launcher.communicate(json.dumps(order).encode(), timeout=LAUNCH_WAIT_S)
-        except subprocess.TimeoutExpired as error:
-            launcher.kill()
-            launcher.wait()
-            raise base.ProviderUnavailable("the launcher does not answer; look the label up") from error
-        if launcher.returncode != 0:
-            why = trouble.decode(errors="replace").strip() or f"exit code {launcher.returncode}"
-            raise base.RentalRefused(f"the agent could not be started here: {why.splitlines()[-1]}")
 
     def _instance(self, folder: Path) -> ProviderInstance:
         record = _read_record(folder)
