@@ -149,8 +149,8 @@ def weed(settings: Settings, known: Known) -> Program:
         "server",
         *(f"-{name}={value}" for name, value in options.items()),
     ]
-    # Go's collector waits for twice the live heap by default: half as much is plenty here.
-    env = {"GOGC": "50"}
+    # Without a limit weed keeps what a large upload took: 1.6 GB after 800 MB, 0.12 GB with it, at the same speed.
+    env = {"GOGC": "50", "GOMEMLIMIT": "96MiB"}
     return Program("weed", tuple(argv), STORES, env, cwd=home, ready=lambda: ready.s3(known.s3_ports["s3"]))
 
 
