@@ -1,4 +1,6 @@
-"""The prover's named errors: each is one line that says which file, which section, what, why and what to do."""
+"""The prover's named errors: each is one line that says which file, which section, what, why and what to
+do.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class ProofRejected(ProverError):
 
 
 class Refused(ProverError):
-    """The request is well understood and will not be done: missing flag, too little memory, draining daemon."""
+    """The request is well understood and will not be done: missing flag, too little memory, draining
+    daemon.
+    """
 
     WORD = "refused"
 

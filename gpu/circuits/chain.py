@@ -52,9 +52,7 @@ def _constraint(n: int, r: int, i: int) -> Constraint:
 def write_r1cs(n: int, curve: str, path: str | os.PathLike[str]) -> None:
     """Writes the circuit of N constraints."""
     params = _sized(n, curve)
-    facts = R1csFacts(
-        params, n_wires=n + 2, n_pub_out=1, n_pub_in=0, n_prv_in=1, n_labels=n + 4, n_constraints=n
-    )
+    facts = R1csFacts(params, n_wires=n + 2, n_pub_out=1, n_pub_in=0, n_prv_in=1, n_labels=n + 4, n_constraints=n)
     # circom keeps a label for each signal of the source; 3 is x[0], which it merged with the input.
     labels = [0, 1, 2, *range(4, n + 3)]
     write_atomically(path, r1cs_bytes(facts, (_constraint(n, params.r, i) for i in range(n)), labels))
