@@ -74,7 +74,7 @@ def request_destroy(context: Context, instance_id: str, actor: str, reason: str,
     if not reason.strip():
         raise DestroyRefused("say why: the reason is kept with the instance")
     with transaction(context) as session:
-        instance = session.get(Instance, instance_id)
+        instance = session.get(Instance, instance_id, with_for_update=True)
         if instance is None:
             raise DestroyRefused("there is no such instance")
         if instance.state in WORKING:

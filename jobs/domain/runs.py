@@ -45,7 +45,7 @@ class RunRequest(BaseModel):
     circuit: str | None = None
     zkey_id: str | None = None
     witness_ids: list[str] = Field(default_factory=list, max_length=MAX_PROOFS)
-    provider: str = "local"
+    provider: str = Field("local", max_length=16)
     offer_id: str | None = None
     max_dollars_per_hour: float | None = Field(None, ge=0, le=10_000)
     max_dollars: float | None = Field(None, gt=0, le=1_000_000)
@@ -56,6 +56,11 @@ class RunRequest(BaseModel):
     partition_workers: int = Field(1, ge=1, le=256)
     lease_s: int | None = Field(None, ge=30, le=86400)
     request_id: str | None = Field(None, max_length=64)
+
+    @field_validator("circuit", "zkey_id", "offer_id", "request_id", mode="before")
+    @classmethod
+    def empty_is_none(cls, value: object) -> object:
+        return None if value == "" else value  # a form sends what was left open as ""
 
     @field_validator("circuit")
     @classmethod
@@ -259,13 +264,14 @@ def cancel_run(context: Context, run_id: str, actor: str, reason: str) -> bool:
     """Call a run off; its machine is sealed and destroyed. False: it had ended already (a verdict is never changed)."""
     now = context.now_ms()
     with transaction(context) as session:
-        run = session.get(Run, run_id)
+        live = select(Instance).where(Instance.run_id == run_id, Instance.state.not_in(ENDED))
+        # Everybody locks an instance before its run; the other way round, two would wait for each other.
+        session.scalars(live.with_for_update()).all()
+        run = session.get(Run, run_id, with_for_update=True)
         if run is None or run.state not in (QUEUED, ACTIVE):
             return False
         if not conclude(session, run, run.state, "cancelled", reason=reason or "cancelled", actor=actor, now_ms=now):
             return False
-        for instance in session.scalars(
-            select(Instance).where(Instance.run_id == run_id, Instance.state.not_in(ENDED))
-        ):
+        for instance in session.scalars(live):  # also one that was placed meanwhile
             instances.to_sealing(context, session, instance, f"run cancelled: {reason or 'no reason given'}", actor)
         return True
