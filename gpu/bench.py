@@ -55,9 +55,9 @@ def _prove_all(client: Client, own: OwnDaemon | None, options: Options, report: 
 
     def one(index: int) -> Outcome:
         begun = time.perf_counter()
-        answer, error = None, None
+        answer, error, name = None, None, ""
         if abandon.is_set():
-            return Outcome(index, 0.0, None, "stopped")
+            return Outcome(index, 0.0, None, "the bench was stopped", "stopped")
         try:
             died = own.death() if own else None
             if died:
@@ -66,8 +66,9 @@ def _prove_all(client: Client, own: OwnDaemon | None, options: Options, report: 
         except ProverError as failure:
             # A connection that broke because the daemon died should say so; the kernel may need a moment to
             # tell.
-            error = _death_within(own, 0.5) or str(failure)
-        return Outcome(index, (time.perf_counter() - begun) * 1000, answer, error)
+            died = _death_within(own, 0.5)
+            error, name = died or str(failure), DaemonFailed.WORD if died else failure.name
+        return Outcome(index, (time.perf_counter() - begun) * 1000, answer, error, name)
 
     pool = ThreadPoolExecutor(options.concurrency, "bench")
     try:

@@ -73,6 +73,7 @@ class Client:
             raise DaemonFailed(f"{self.url}: the answer is not a JSON object; is this a provefleet daemon?")
         if response.status != 200:
             error_part = answer.get("error")
-            message = error_part.get("message") if isinstance(error_part, dict) else None
-            raise DaemonFailed(str(message or f"{self.url}: the daemon answered {response.status}"))
+            told = error_part if isinstance(error_part, dict) else {}
+            message = told.get("message") or f"{self.url}: the daemon answered {response.status}"
+            raise DaemonFailed(str(message), str(told.get("name") or ""))
         return answer

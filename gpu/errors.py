@@ -61,3 +61,12 @@ class DaemonFailed(ProverError):
     """The proving daemon could not be started, reached or understood, or it died."""
 
     WORD = "daemon_failed"
+
+    def __init__(self, message: str, cause: str = "") -> None:
+        super().__init__(message)
+        self._cause = cause
+
+    @property
+    def name(self) -> str:
+        """The daemon's own word for what went wrong, where it gave one."""
+        return self._cause or self.WORD

@@ -40,6 +40,7 @@ class Outcome:
     ms: float
     answer: dict[str, Any] | None
     error: str | None
+    error_name: str = ""
 
 
 @dataclass
@@ -126,7 +127,7 @@ def _write_outcome(folder: Path, outcome: Outcome) -> None:
     except OSError as error:
         raise Refused(f"{folder}: cannot be made: {error.strerror or error}; check --out") from error
     if outcome.answer is None:
-        write_atomically(folder / "error.txt", f"{outcome.error}\n".encode())
+        write_atomically(folder / "error.txt", f"{outcome.error_name}: {outcome.error}\n".encode())
         return
     write_json(folder / "proof.json", outcome.answer["proof"])
     write_json(folder / "public.json", outcome.answer["public"])

@@ -127,6 +127,7 @@ def _settle(context: Context, claim: Claim, instance_id: str) -> bool:
         exit_code=progress.get("exit_code"),
         signal=progress.get("signal", ""),
         error=progress.get("error", ""),
+        inputs_are_ours="circuit" in run.inputs,
     )
     if rules.is_near_miss(verdict, rate, run.min_proofs_per_hour) and instance.round < MAX_ROUNDS:
         return _once_more(context, claim, run, instance, verdict)

@@ -122,15 +122,21 @@ def decide(
     exit_code: int | None = None,
     signal: str = "",
     error: str = "",
+    inputs_are_ours: bool = False,
 ) -> Verdict:
-    """The verdict of a round whose stage has ended or whose every proof has been answered."""
+    """The verdict of a round whose stage has ended or whose every proof has been answered.
+
+    A machine that says "bad witness" of one that the controller made (`inputs_are_ours`) is not believed.
+    """
     total = len(outcomes)
     valid = sum(o.verdict == "valid" for o in outcomes)
     bad = [o for o in outcomes if o.verdict in ("invalid", "error")]
     if valid == total:
         return _measured(kind, total, rate, min_proofs_per_hour)
     died = _died(exit_code, signal, error)
-    inputs_to_blame = bool(bad) and all(o.verdict == "error" and o.reason.split(":")[0] in INPUT_ERRORS for o in bad)
+    inputs_to_blame = (bool(bad) and not inputs_are_ours) and all(
+        o.verdict == "error" and o.reason.split(":")[0] in INPUT_ERRORS for o in bad
+    )
     first = f"proof {bad[0].index}: {_first_line(bad[0].reason)}" if bad else "no answer came"
     if (died and valid + len(bad) < total) or signal:
         return Verdict("failed", f"{died} after {valid} of {total} proofs" + (f"; {first}" if bad else ""))
