@@ -87,8 +87,9 @@ def tail(stream: str) -> Response:
     if not first_line.isascii() or not first_line.isdigit() or not 1 <= int(first_line[:16]) < 1 << 53:
         raise AgentRefused(400, "bad_tail", "header X-First-Line must be the line that the first byte belongs to")
     data = _body(TAIL_FRAME_BYTES, "a tail frame")
-    if data:
-        evidence.store_tail(_context(), token, stream, int(first_line), data)
+    if not data:
+        raise AgentRefused(400, "bad_tail", "a tail frame has at least one byte")
+    evidence.store_tail(_context(), token, stream, int(first_line), data)
     return _json({})
 
 

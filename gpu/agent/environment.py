@@ -49,9 +49,7 @@ def take_environment(environ: MutableMapping[str, str]) -> Environment:
 def child_environment(work: Path, extra: Mapping[str, str]) -> dict[str, str]:
     """The environment of the prover: a chosen few of our own variables, HOME, and what the spec declares."""
     chosen = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
+        name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
     }
     chosen.setdefault("PATH", os.defpath)
     return {**chosen, "HOME": str(work), "PYTHONUNBUFFERED": "1", **extra}

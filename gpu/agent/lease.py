@@ -46,9 +46,7 @@ class LeaseKeeper(threading.Thread):
                 self._orders.expire("the lease could not be renewed")
                 return
             try:
-                reply = self._client.lease(
-                    Lease(self._status.get(), dict(self._telemetry), sorted(self._acknowledged))
-                )
+                reply = self._client.lease(Lease(self._status.get(), dict(self._telemetry), sorted(self._acknowledged)))
             except (Unreachable, Refused) as error:
                 if isinstance(error, Refused) and error.status == GONE:
                     self._orders.take(Command("exit", str(error)))

@@ -86,13 +86,10 @@ class ProofFolders:
 
 
 def _figures(figures: Any) -> dict[str, Any]:
-    if not isinstance(figures, dict):
-        return {}
-    timings = figures.get("timings_ms")
-    steps = timings if isinstance(timings, dict) else {}
+    """`timings.json`: the whole in "ms", and each step under its name."""
+    steps = figures if isinstance(figures, dict) else {}
     numbers = {str(k)[:64]: v for k, v in steps.items() if isinstance(v, int | float) and not isinstance(v, bool)}
-    ms = figures.get("ms", numbers.get("total", 0.0))
-    return {"machine_ms": ms if isinstance(ms, int | float) else 0.0, "timings_ms": numbers}
+    return {"machine_ms": numbers.pop("ms", 0.0), "timings_ms": numbers}
 
 
 def _small_file(path: Path) -> bytes | None:

@@ -91,7 +91,6 @@ class Program:
                 stream.feed(data)
 
 
-
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name

@@ -83,9 +83,10 @@ def test_a_store_that_stays_away_fails_the_stage_at_its_deadline(rig: Rig) -> No
     rig.prepare(proofs=1, deadlines_s={"params": 1.5})
     rig.objects.refuse = 503
     rig.run()
-    assert "not there within the stage's time; the last trouble was: the object store answers 503" in rig.ended(
-        "params"
-    ).error
+    assert (
+        "not there within the stage's time; the last trouble was: the object store answers 503"
+        in rig.ended("params").error
+    )
     rig.seal_and_exit()
 
 
