@@ -17,6 +17,7 @@ from jobs import payloads
 from jobs.context import Context, current
 from jobs.domain.agents import AgentRefused
 from jobs.domain.evidence import add_chunk, records_of
+from jobs.domain.instances import listed
 from jobs.domain.models import Artifact, Event, Instance, Proof, Run
 from jobs.domain.states import DESTROYING, SEALING, transition
 from jobs.domain.work import Claim, record, take, transaction, wake
@@ -76,7 +77,7 @@ def _is_gone(context: Context, instance: Instance) -> bool:
         listing = provider(context, instance.provider).list()
     except ProviderError:
         return False
-    ours = next((i for i in listing.instances if i.label == instance.label), None)
+    ours = listed(listing, instance)
     return listing.complete and (ours is None or ours.status != RUNNING)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobs.context import Context, current
-from jobs.domain.instances import spent_dollars
+from jobs.domain.instances import listed, spent_dollars
 from jobs.domain.models import Instance
 from jobs.domain.states import DESTROYED, DESTROYING, transition
 from jobs.domain.work import Claim, record, take, transaction
@@ -41,7 +41,7 @@ def destroy(instance_id: str, attempt: int) -> None:
 def _step(context: Context, claim: Claim, instance: Instance) -> None:
     market = provider(context, instance.provider)
     listing = market.list()
-    ours = next((i for i in listing.instances if i.label == instance.label), None)
+    ours = listed(listing, instance)
     if ours is not None or instance.delete_sent_ms is None:
         provider_id = ours.provider_id if ours else instance.provider_id
         if provider_id is not None:

@@ -14,7 +14,7 @@ from jobs.context import Context
 from jobs.domain.controller import controller_id
 from jobs.domain.instances import fail, label_of
 from jobs.domain.models import Instance
-from jobs.domain.states import BILLABLE, SEALING, WORKING
+from jobs.domain.states import BILLABLE, ENDED, SEALING, WORKING
 from jobs.domain.work import record, transaction, wake
 from jobs.market import provider
 from jobs.market.providers.base import EXITED, ProviderError
@@ -29,6 +29,8 @@ EXITED_LISTS, MISSING_LISTS = 2, 3
 
 def watch(context: Context, name: str) -> None:
     """Read one provider's list and act on what it proves."""
+    with context.sessions() as session:
+        before = _live_names(session, name)
     try:
         listing = provider(context, name).list()
     except ProviderError:
@@ -37,11 +39,8 @@ def watch(context: Context, name: str) -> None:
         return
     with context.sessions() as session:
         live = list(session.scalars(select(Instance).where(Instance.provider == name, Instance.state.in_(BILLABLE))))
-        known = (
-            {i.label for i in session.scalars(select(Instance).where(Instance.provider == name))}
-            if listing.instances
-            else set()
-        )
+        # Either side of the list: what was placed or destroyed meanwhile is no stranger.
+        known = before | _live_names(session, name)
     by_label = {i.label: i for i in listing.instances}
     if len(live) > 1 and not by_label:
         return
@@ -49,6 +48,12 @@ def watch(context: Context, name: str) -> None:
         if instance.state in WORKING:
             _check(context, instance, by_label.get(instance.label))
     _adopt(context, name, listing, known)
+
+
+def _live_names(session: Session, name: str) -> set[str]:
+    """Labels and provider ids of everything that is not over: a label that is, must not be listed any more."""
+    mine = select(Instance.label, Instance.provider_id).where(Instance.provider == name, Instance.state.not_in(ENDED))
+    return {name for row in session.execute(mine) for name in row if name is not None}
 
 
 def _check(context: Context, instance: Instance, seen: ProviderInstance | None) -> None:
@@ -74,24 +79,26 @@ def _check(context: Context, instance: Instance, seen: ProviderInstance | None) 
 
 
 def _adopt(context: Context, name: str, listing: Listing, known: set[str]) -> None:
-    """Our label with an unknown uuid is adopted, sealed and destroyed. Other labels are never touched."""
+    """Our label with an unknown uuid, or with one that is over (a rental that was listed too late for us to
+    believe in it), is adopted, sealed and destroyed. Other labels are never touched."""
     with transaction(context) as session:
         prefix = label_of(controller_id(session, context), "")
     for found in listing.instances:
-        if found.label.startswith(prefix) and found.label not in known:
+        if found.label.startswith(prefix) and not known & {found.label, found.provider_id}:
             with transaction(context) as session:
                 _adopt_one(context, session, name, found)
+            known |= {found.label, found.provider_id}
 
 
 def _adopt_one(context: Context, session: Session, name: str, found: ProviderInstance) -> None:
     now = context.now_ms()
-    uuid = found.label.rsplit(":", 1)[-1][:32]
+    taken = session.scalar(select(Instance.id).where(Instance.label == found.label)) is not None
     instance = Instance(
         id=context.new_id(),
         run_id=None,
-        label=found.label,
+        label=f"{found.label}:{found.provider_id}"[:100] if taken else found.label,
         provider=name,
-        offer_id=f"orphan-{uuid}",
+        offer_id=f"orphan-{found.provider_id}"[:64],
         machine_id=found.machine_id,
         host_id="",
         provider_id=found.provider_id,

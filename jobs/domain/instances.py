@@ -13,11 +13,18 @@ from jobs.domain.work import record, transaction, wake
 
 if TYPE_CHECKING:
     from jobs.context import Context
+    from jobs.market.providers.base import Listing, ProviderInstance
 
 
 def label_of(controller_id: str, instance_id: str) -> str:
     """The name under which the marketplace lists the instance: ours, and which."""
     return f"provefleet:{controller_id}:{instance_id}"
+
+
+def listed(listing: Listing, instance: Instance) -> ProviderInstance | None:
+    """`instance` as the provider lists it: under its label, or, for one adopted late, under its provider's id."""
+    ours = (i for i in listing.instances if i.label == instance.label or i.provider_id == instance.provider_id)
+    return next(ours, None)
 
 
 def spent_dollars(instance: Instance, now_ms: int) -> float:
