@@ -34,7 +34,8 @@ def deploy(instance_id: str, attempt: int) -> None:
     if held is None:
         return
     claim, instance = held
-    with claim.released_on_error():
+    # A create may take longer than a claim holds; a second worker must not look for what is still on its way.
+    with claim.released_on_error(), claim.kept_alive():
         try:
             if instance.rent_sent_ms is not None:
                 _resolve_doubt(context, claim, instance)
@@ -53,7 +54,7 @@ def deploy(instance_id: str, attempt: int) -> None:
 
 def _still_wanted(context: Context, instance: Instance) -> bool:
     with context.sessions() as session:
-        run = session.get(Run, instance.run_id)
+        run = session.get(Run, instance.run_id) if instance.run_id else None
         return run is not None and run.state == ACTIVE
 
 
@@ -139,7 +140,7 @@ def _not_rented(context: Context, claim: Claim, reason: str, final: bool = False
 
 def _next(session: Session, instance: Instance, reason: str, now: int, final: bool) -> None:
     """The run goes on to another offer, or ends where the provider's no is final."""
-    run = session.get(Run, instance.run_id)
+    run = session.get(Run, instance.run_id) if instance.run_id else None
     if run is None or run.state != ACTIVE:
         return
     if final:
