@@ -115,7 +115,11 @@ def all_offers(settings: Settings, folder: Path) -> list[LocalOffer]:
             "gpu_driver": cards[0].driver if cards else "",
         },
     )
-    size = settings.local_cores_per_offer or len(cores)
+    return divide(base, cores, cards, settings.local_cores_per_offer or len(cores))
+
+
+def divide(base: OfferFacts, cores: list[int], cards: list[Gpu], size: int) -> list[LocalOffer]:
+    """One offer a GPU, with its equal share of the cores, and one for each `size` cores."""
     core_sets = [cores[i : i + size] for i in range(0, len(cores), size)]
     share = max(1, len(cores) // len(cards)) if cards else 0
     shares = cores * 2  # more GPUs than cores share cores
