@@ -148,10 +148,13 @@ def serve(
     token = given or secrets.token_urlsafe(32)
     budget = key_memory_mib << 20 if key_memory_mib else None
     server, url = listen(Service(Engine(partition_workers, key_budget=budget)), bind, path, token)
-    click.echo(f"listening on {url}")
-    if bind is not None and given is None:
-        click.echo(f"token {token}")
-    run(server)
+
+    def announce() -> None:
+        click.echo(f"listening on {url}")
+        if bind is not None and given is None:
+            click.echo(f"token {token}")
+
+    run(server, announce)
 
 
 @click.command()

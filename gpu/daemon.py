@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -143,6 +144,7 @@ class Handler(BaseHTTPRequestHandler):
     """HTTP/1.1 with keep-alive; every answer is JSON."""
 
     protocol_version = "HTTP/1.1"
+    default_request_version = "HTTP/1.1"  # so that even a refusal of noise has a status line
     timeout = READ_TIMEOUT_S
     server: Server
 
@@ -214,6 +216,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, status: int, name: str, message: str) -> None:
         self._answer(status, {"error": {"name": name, "message": message}})
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What http.server itself refuses (a malformed request line, another method), in our words' form."""
+        self.close_connection = True
+        self._refuse(code, "bad_request", message or "the request is malformed")
 
     def _answer(self, status: int, value: object) -> None:
         body = json.dumps(value).encode()
@@ -292,8 +299,10 @@ def _clear_stale(path: str) -> None:
     raise Refused(f"{path}: another daemon listens there; use it, or choose another path")
 
 
-def run(server: Server) -> None:
-    """Serves until SIGTERM or SIGINT, drains, and returns."""
+def run(server: Server, announce: Callable[[], None]) -> None:
+    """Serves until SIGTERM or SIGINT, drains, and returns. `announce` is called once a signal would be
+    obeyed.
+    """
     service = server.service
 
     def stop() -> None:
@@ -307,6 +316,7 @@ def run(server: Server) -> None:
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, on_signal)
+    announce()
     try:
         server.serve_forever(poll_interval=0.1)
     finally:

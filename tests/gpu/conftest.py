@@ -60,7 +60,7 @@ def snarkjs_files(curve: Curve) -> Files:
 
 
 @pytest.fixture(scope="session")
-def _all_small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
+def all_small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
     out = {}
     for each in (BN254, BLS12381):
         folder = tmp_path_factory.mktemp(each.name)
@@ -73,9 +73,9 @@ def _all_small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
 
 
 @pytest.fixture
-def small(curve: Curve, _all_small: dict[str, Files]) -> Files:
+def small(curve: Curve, all_small: dict[str, Files]) -> Files:
     """A chain of six constraints with a development key."""
-    return _all_small[curve.name]
+    return all_small[curve.name]
 
 
 @pytest.fixture
