@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q --no-input
 COMPILE := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: help demo test lint lock clean
+.PHONY: help demo test test-crash test-images lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -16,7 +16,13 @@ demo: $(VENV)/.control ## start everything, benchmark this machine, stay up (ARG
 	@PROVEFLEET_STATE_DIR="$${PROVEFLEET_STATE_DIR:-$(CURDIR)/.provefleet}" $(BIN)/provefleet demo $(ARGS)
 
 test: $(VENV)/.dev ## the core tests, under 8 minutes; lists at the end what was skipped and why
-	$(BIN)/python -m pytest -rs -m "not browser and not images" $(ARGS)
+	$(BIN)/python -m pytest -rs -m "not browser and not images and not crash" $(ARGS)
+
+test-crash: $(VENV)/.dev ## the longer faults against the running stack, 6 minutes
+	$(BIN)/python -m pytest -rs -m crash tests/scenarios $(ARGS)
+
+test-images: $(VENV)/.dev ## build the images and run the demo inside (root, buildah and debootstrap), 8 minutes
+	$(BIN)/python -m pytest -rs -m images tests/images $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, the arrows between the rooms, mypy
 	$(BIN)/ruff check .
