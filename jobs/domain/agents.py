@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 MAX_FACTS_BYTES = 64 * 1024
 MAX_PROOF_BYTES = 64 * 1024
-MAX_NOTE = 500
+MAX_NOTE, MAX_ERROR = 500, 2000
 MAX_TELEMETRY = 64
 EMERGENCY_MARGIN_S = 600
 NEXT_MIN_S, NEXT_MAX_S, INSTANCES_PER_S = 1.0, 30.0, 20
@@ -83,10 +83,27 @@ def authenticated(session: Session, token: str, *, lock: bool = False) -> Instan
     return instance
 
 
+def _text(value: str, limit: int) -> str:
+    """At most `limit` characters that every database and page can hold: no NUL, no half of a surrogate pair."""
+    return value.replace("\0", "").encode("utf-8", "replace").decode()[:limit]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return _text(value, len(value))
+    if isinstance(value, dict):
+        return {_plain(name): _plain(inner) for name, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
+
+
 def _bounded(value: dict[str, Any], limit: int, what: str) -> dict[str, Any]:
-    if len(json.dumps(value)) > limit:
-        raise AgentRefused(413, "too_large", f"{what} must be under {limit} bytes of JSON")
-    return value
+    try:
+        if len(json.dumps(value, allow_nan=False)) > limit:
+            raise AgentRefused(413, "too_large", f"{what} must be under {limit} bytes of JSON")
+        plain: dict[str, Any] = _plain(value)
+    except (ValueError, RecursionError) as error:
+        raise AgentRefused(400, "bad_message", f"{what} must be plain JSON: {error}") from error
+    return plain
 
 
 def register(context: Context, bootstrap_token: str, message: Register) -> Registered:
@@ -114,7 +131,7 @@ def register(context: Context, bootstrap_token: str, message: Register) -> Regis
         values: dict[str, Any] = {
             "token_sha256": sha256_of(token),
             "facts": facts,
-            "image_ran": message.image_digest[:200],
+            "image_ran": _text(message.image_digest, 200),
             "stage": "params",
             "stage_ms": now,
             "stage_deadline_ms": deadline,
@@ -141,14 +158,15 @@ def register(context: Context, bootstrap_token: str, message: Register) -> Regis
 def _advance(context: Context, session: Session, instance: Instance, stage: str) -> None:
     """Follow the machine into its next stage: the only transitions that a machine can cause."""
     now = context.now_ms()
+    run = session.get(Run, instance.run_id) if instance.run_id else None
+    if run is None or stage != run.kind:
+        return  # a stage that its spec does not have
     path = {
         (FETCHING, "benchmark"): [BENCHMARKING],
         (FETCHING, "prove"): [READY, PROVING],
         (READY, "prove"): [PROVING],
     }.get((instance.state, stage), [])
     for new in path:
-        run = session.get(Run, instance.run_id)
-        assert run is not None
         spec_deadline = min(run.max_duration_s, instances.stage_deadline_s(run.payload, stage))
         values = {
             "stage": stage,
@@ -165,7 +183,8 @@ def _advance(context: Context, session: Session, instance: Instance, stage: str)
 
 def _note_progress(context: Context, session: Session, instance: Instance, progress: Progress) -> None:
     new = progress.to_json()
-    new["note"], new["error"], new["signal"] = new["note"][:MAX_NOTE], new["error"][:2000], new["signal"][:40]
+    for name, limit in (("stage", 32), ("note", MAX_NOTE), ("error", MAX_ERROR), ("signal", 40)):
+        new[name] = _text(new[name], limit)
     old = instance.progress or {}
     moved = any(old.get(name) != new[name] for name in ("stage", "round", "done", "failed", "note", "ended"))
     if moved:
@@ -176,7 +195,7 @@ def _note_progress(context: Context, session: Session, instance: Instance, progr
     if progress.ended and instance.state in (BENCHMARKING, PROVING):
         wake(session, instance, context.now_ms())
     elif progress.ended and progress.error and instance.state in (FETCHING, READY):
-        instances.fail(context, session, instance, f"{progress.stage}: {new['error']}", "agent")
+        instances.fail(context, session, instance, f"{new['stage']}: {new['error']}", "agent")
 
 
 def _commands(instance: Instance) -> list[Command]:
@@ -200,7 +219,7 @@ def lease(context: Context, token: str, message: Lease) -> Leased:
         lease_s = run.lease_s if run else context.settings.lease_s
         instance.heard_ms, instance.lease_expires_ms = now, now + lease_s * 1000
         if len(message.telemetry) <= MAX_TELEMETRY:
-            instance.telemetry = message.telemetry
+            instance.telemetry = _plain(message.telemetry)
         _advance(context, session, instance, message.progress.stage)
         if message.progress.round <= instance.round:
             _note_progress(context, session, instance, message.progress)
@@ -245,7 +264,7 @@ def store_result(context: Context, token: str, message: Result) -> None:
     now = context.now_ms()
     if message.ok and (message.proof is None or message.public is None):
         raise AgentRefused(400, "bad_message", "a result that is ok carries proof and public")
-    _bounded(
+    came = _bounded(
         {"proof": message.proof, "public": message.public, "timings": message.timings_ms}, MAX_PROOF_BYTES, "a result"
     )
     with transaction(context) as session:
@@ -264,11 +283,12 @@ def store_result(context: Context, token: str, message: Result) -> None:
             )
         if proof.received_ms is not None or instance.state not in WORKING:
             return
-        proof.received_ms, proof.machine_ms, proof.timings_ms = now, message.machine_ms, message.timings_ms
+        proof.received_ms, proof.machine_ms, proof.timings_ms = now, message.machine_ms, came["timings"]
         if message.ok:
-            proof.proof, proof.public = message.proof, message.public
+            proof.proof, proof.public = came["proof"], came["public"]
         else:
-            proof.verdict, proof.reason = "error", (message.error or "the machine gave no reason")[:2000]
+            proof.verdict = "error"
+            proof.reason = _text(message.error, MAX_ERROR) or "the machine gave no reason"
         instance.moved_ms = now
         wake(session, instance, now)
 
@@ -297,7 +317,7 @@ def seal(context: Context, token: str, message: Seal) -> Sealed:
                 context,
                 session,
                 instance,
-                f"the agent sealed by itself: {message.reason or 'no reason given'}"[:500],
+                f"the agent sealed by itself: {_text(message.reason, MAX_NOTE) or 'no reason given'}",
                 "agent",
             )
         else:

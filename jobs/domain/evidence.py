@@ -66,10 +66,16 @@ def _last(session: Session, instance_id: str, stream: str) -> Chunk | None:
     )
 
 
+def _refuse_sealed(session: Session, instance: Instance) -> None:
+    """As it is now: it may have been sealed since the caller was authenticated."""
+    kept = select(Instance.evidence_sha256, Instance.evidence_gap).where(Instance.id == instance.id)
+    if any(value is not None for value in session.execute(kept).one()):
+        raise AgentRefused(409, "sealed", "the evidence of this instance is sealed; nothing more is taken")
+
+
 def _check_place(session: Session, instance: Instance, stream: str, chunk: ChunkRecord) -> ChunkAck | None:
     """An acknowledgement where the chunk is in the archive already, None where it is the next one."""
-    if instance.evidence_sha256 is not None or instance.evidence_gap is not None:
-        raise AgentRefused(409, "sealed", "the evidence of this instance is sealed; nothing more is taken")
+    _refuse_sealed(session, instance)
     last = _last(session, instance.id, stream)
     next_seq = last.seq + 1 if last else 0
     if chunk.seq < next_seq:
@@ -161,6 +167,7 @@ def add_artifact(context: Context, instance: Instance, name: str, data: IO[bytes
     with context.sessions() as session:
         if session.get(Artifact, (instance.id, name)) is not None:
             return
+        _refuse_sealed(session, instance)
         count = (
             session.scalar(select(func.count()).select_from(Artifact).where(Artifact.instance_id == instance.id)) or 0
         )
@@ -193,7 +200,7 @@ def store_artifact(context: Context, token: str, name: str, data: IO[bytes], len
         raise AgentRefused(413, "too_large", f"an artifact is at most {MAX_ARTIFACT_BYTES:,} bytes")
     digest = hashlib.sha256()
     with tempfile.SpooledTemporaryFile(max_size=1 << 20) as spool:
-        while piece := data.read(min(1 << 16, length - spool.tell())):
+        while piece := data.read(min(1 << 16, max(0, length - spool.tell()))):
             digest.update(piece)
             spool.write(piece)
         if spool.tell() != length or digest.hexdigest() != sha256:
