@@ -122,7 +122,8 @@ class Stages:
                 self._warm_up(self._arguments(command.warm_up, round_number, []), deadline)
             tasks = self._pull(stage, round_number)
             self._fetch_witnesses(tasks, deadline)
-            return self._prove(self._arguments(command.command, round_number, tasks), round_number, tasks)
+            ended = self._prove(self._arguments(command.command, round_number, tasks), round_number, tasks)
+            return _with_the_daemon(ended, daemon.ended() if daemon is not None else None)
         finally:
             if daemon is not None:
                 self._shipper.log(f"the daemon {daemon.ended() or daemon.stop()}")
@@ -258,6 +259,11 @@ class Stages:
             "progress": rounds / "progress.jsonl",
         }
         return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), argument)
+
+
+def _with_the_daemon(ended: Ended, daemon: Ended | None) -> Ended:
+    """A bench whose daemon was killed saw only a connection break off: the signal is what the verdict must name."""
+    return Ended(ended.exit_code, daemon.signal) if daemon is not None and not ended.signal else ended
 
 
 def _words(stage: str, ended: Ended) -> str:
