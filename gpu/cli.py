@@ -141,8 +141,9 @@ def serve(
         from gpu.lifeline import end_with_parent
 
         end_with_parent(parent_pid)
-    from gpu.daemon import Service, listen, run
+    from gpu.daemon import listen, run
     from gpu.groth16.engine import Engine
+    from gpu.service import Service
 
     given = os.environ.get("PROVEFLEET_DAEMON_TOKEN")
     token = given or secrets.token_urlsafe(32)

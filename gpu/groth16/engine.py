@@ -78,12 +78,28 @@ class KeyStore:
         ]
 
 
+BACKENDS = ("auto", "scalar")
+
+
+def _check_backend() -> None:
+    """Refused when PROVEFLEET_PROVER_BACKEND asks for what this build has not: it must not silently get
+    another.
+    """
+    wanted = os.environ.get("PROVEFLEET_PROVER_BACKEND") or "auto"
+    if wanted not in BACKENDS:
+        raise Refused(
+            f"PROVEFLEET_PROVER_BACKEND={wanted}: this build has no such back end; "
+            f"set it to one of {', '.join(BACKENDS)}"
+        )
+
+
 class Engine:
     """Proves on request from any number of threads; `partition_workers` of them work at a time, the
     others queue.
     """
 
     def __init__(self, partition_workers: int, threads: int | None = None, key_budget: int | None = None) -> None:
+        _check_backend()
         self.threads = threads or memory.usable_cpus()
         self.partition_workers = partition_workers
         self._pool = ThreadPoolExecutor(self.threads, "kernel")

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from gpu import cli
 from gpu.circuits import chain
 from gpu.curve.params import Curve
+from gpu.errors import Refused
 from gpu.groth16.engine import Engine
 from gpu.groth16.formats import vkey_from_zkey
 from gpu.groth16.verify import verify_independent
@@ -99,3 +100,9 @@ def test_the_chain_is_circoms_own_to_the_byte(snarkjs_files: Files, curve: Curve
     assert CliRunner().invoke(cli.circuit, arguments).exit_code == 0
     assert (tmp_path / "c.r1cs").read_bytes() == snarkjs_files.r1cs.read_bytes()
     assert (tmp_path / "w.wtns").read_bytes() == snarkjs_files.wtns.read_bytes()
+
+
+def test_a_back_end_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVEFLEET_PROVER_BACKEND", "cuda")
+    with pytest.raises(Refused, match="no such back end"):
+        Engine(1)
