@@ -21,13 +21,11 @@ MAX_FORM_BYTES = 256 * 1024
 
 def create_app(context: Context | None = None) -> Flask:
     """The admin site over `context` (default: the one of this process). Opens no connection by itself."""
-    from flask import Flask
-
     from jobs.context import current
     from web import access, errors, pages, scope, security, stream, views
 
     context = context or current()
-    app = Flask("web", static_folder="static", template_folder="templates")
+    app = views.Site("web", static_folder="static", template_folder="templates")
     app.config.update(
         SECRET_KEY=security.secret_key(context.settings.state_dir),
         MAX_CONTENT_LENGTH=MAX_FORM_BYTES,

@@ -14,6 +14,8 @@ from web import scope, sessions
 ROLES = ("viewer", "operator", "admin")
 PUBLIC = "public"
 _ATTRIBUTE = "provefleet_role"
+# All that a user with a one-time password may open.
+CHANGING_PASSWORD = ("sign_in.password", "sign_in.change_password", "sign_in.sign_out")
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -56,7 +58,7 @@ def attach(app: Flask) -> None:
         g.user = sessions.find_user(sessions.token_digest())
         if g.user is None:
             return _to_sign_in()
-        if g.user.must_change_password and request.endpoint not in ("sign_in.password", "sign_in.sign_out"):
+        if g.user.must_change_password and request.endpoint not in CHANGING_PASSWORD:
             return redirect(url_for("sign_in.password"))
         if not allows(g.user.role, needed):
             abort(

@@ -57,35 +57,22 @@ def interval_bar(
 
 
 def hourly(counts: Sequence[int], labels: Sequence[str], unit: str) -> Markup:
-    """Bars of one count an hour, oldest first, with the highest one named."""
-    width, height, base = 720, 96, 78
-    most = max([*counts, 1])
-    step = width / max(len(counts), 1)
-    parts = [Markup('<line class="axis" x1="0" x2="{}" y1="{}" y2="{}"/>').format(width, base, base)]
+    """Bars of one count an hour, oldest first, with the highest one named. As wide as its place, 96 px high."""
+    base, most = 76, max([*counts, 1])
+    step = 100 / max(len(counts), 1)
+    parts = [Markup('<line class="axis" x1="0" x2="100%" y1="{0}" y2="{0}"/>').format(base)]
+    bar = Markup('<rect class="fill" x="{}%" y="{}" width="{}%" height="{}" rx="1"><title>{}: {} {}</title></rect>')
     for i, count in enumerate(counts):
-        tall = (base - 18) * count / most
-        bar = Markup('<rect class="fill" x="{}" y="{}" width="{}" height="{}" rx="1"><title>{}: {} {}</title></rect>')
+        tall = max((base - 18) * count / most, 1.5)
         if count:
-            parts.append(
-                bar.format(
-                    f"{i * step + 1:.1f}",
-                    f"{base - tall:.1f}",
-                    f"{step - 2:.1f}",
-                    f"{tall:.1f}",
-                    labels[i],
-                    count,
-                    unit,
-                )
-            )
+            place = (f"{i * step + 0.15:.2f}", f"{base - tall:.1f}", f"{step - 0.3:.2f}", f"{tall:.1f}")
+            parts.append(bar.format(*place, labels[i], count, unit))
     top = max(range(len(counts)), key=counts.__getitem__) if counts else 0
     if counts and counts[top]:
-        anchor = "start" if top < 3 else "end" if top > len(counts) - 4 else "middle"
-        at = top * step + (0 if anchor == "start" else step if anchor == "end" else step / 2)
-        parts.append(
-            Markup('<text x="{}" y="12" text-anchor="{}">{}</text>').format(f"{at:.1f}", anchor, f.number(counts[top]))
-        )
-    label = Markup('<text x="{}" y="93">{}</text>')
-    parts += [label.format(f"{i * step:.1f}", labels[i]) for i in range(0, len(labels), 6)]
-    return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        width, height, f"{sum(counts)} {unit} in {len(counts)} hours", Markup("").join(parts)
+        name = Markup('<text x="{}%" y="12" text-anchor="middle">{}</text>')
+        parts.append(name.format(f"{min(max((top + 0.5) * step, 2), 98):.2f}", f.number(counts[top])))
+    label = Markup('<text x="{}%" y="92">{}</text>')
+    parts += [label.format(f"{i * step:.2f}", labels[i]) for i in range(0, len(labels), 6)]
+    return Markup('<svg class="hours" role="img" aria-label="{}">{}</svg>').format(
+        f"{sum(counts)} {unit} in {len(counts)} hours", Markup("").join(parts)
     )

@@ -6,6 +6,7 @@ import logging
 import secrets
 
 from flask import Flask, g, render_template, request
+from flask.globals import request_ctx
 from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -70,6 +71,8 @@ def attach(app: Flask) -> None:
 def page(status: int, why: str = "", *, request_id: str = "") -> tuple[str, int]:
     """The error page. Reads neither the database nor Redis: either may be what is down."""
     title, usual, what_next = WORDS.get(status, WORDS[400 if status < 500 else 500])
+    if request_ctx.url_adapter is None:
+        return f"{title}: {why or usual}\n", status  # a Host header that is none: no address can be made
     text = render_template(
         "error.html", status=status, title=title, why=why or usual, what_next=what_next, request_id=request_id
     )

@@ -124,6 +124,11 @@ class Hub:
 
     def join(self, kind: str, key: str) -> Channel:
         with self._lock:
+            now = self._clock()
+            for name, old in list(self._channels.items()):
+                # Kept for a while: a browser that comes back resumes without a gap.
+                if old.watchers == 0 and now - old.left_s > LINGER_S:
+                    del self._channels[name]
             channel = self._channels.setdefault((kind, key), Channel(kind, key))
             channel.watchers += 1
             if self._thread is None:
@@ -136,22 +141,19 @@ class Hub:
         with self._lock:
             channel.watchers -= 1
             channel.left_s = self._clock()
+            self._wake.set()
 
     def _run(self) -> None:
         while True:
             with self._lock:
-                now = self._clock()
-                for name, channel in list(self._channels.items()):
-                    # Kept for a while: a browser that comes back resumes without a gap.
-                    if channel.watchers == 0 and now - channel.left_s > LINGER_S:
-                        del self._channels[name]
-                if not self._channels:
+                channels = [c for c in self._channels.values() if c.watchers]
+                if not channels:
                     self._thread = None
                     return
-                channels = [c for c in self._channels.values() if c.watchers and not c.ended]
                 self._wake.clear()
             for channel in channels:
-                self.look(channel)
+                if not channel.ended:
+                    self.look(channel)
             self._wake.wait(self._tick_s)
 
     def look(self, channel: Channel) -> None:

@@ -7,7 +7,6 @@ import secrets
 
 from flask import current_app, request, session
 from sqlalchemy import delete, select, update
-
 from werkzeug.wrappers import Response
 
 from jobs.domain.db import writing

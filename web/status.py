@@ -59,7 +59,8 @@ INPUT = {
     "refused": Status("Refused", "bad"),
 }
 PROOF = {
-    "": Status("Not checked", "waiting"),
+    "awaited": Status("Awaited", "waiting"),
+    "": Status("Being checked", "working"),
     "valid": Status("Valid", "good"),
     "invalid": Status("Invalid", "bad"),
     "error": Status("Error", "bad"),

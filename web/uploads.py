@@ -69,7 +69,7 @@ class Multipart:
             raise BadUpload("an upload form sends multipart/form-data")
         self._stream: IO[bytes] = request.stream
         self._decoder = MultipartDecoder(
-            boundary.encode("latin-1"), max_form_memory_size=MAX_FIELD_BYTES, max_parts=2000
+            boundary.encode("latin-1"), max_form_memory_size=4 * READ_BYTES, max_parts=2000
         )
         self.fields: dict[str, str] = {}
 
@@ -99,6 +99,8 @@ class Multipart:
         text = b""
         while isinstance(event := self.next_event(), Data):
             text += event.data
+            if len(text) > MAX_FIELD_BYTES:
+                raise BadUpload("a field of the form is too long; only the token comes before the files")
             if not event.more_data:
                 return text.decode("utf-8", "replace")
         raise BadUpload("the upload broke off inside a field; send it again")

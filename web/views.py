@@ -29,6 +29,10 @@ NAVIGATION = (
 )
 
 
+# Pages without an entry of their own, and the entry that they belong to.
+UNDER = {"instances": "runs", "new_run": "runs"}
+
+
 @lru_cache(maxsize=64)
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:10]
@@ -51,8 +55,13 @@ def money_element(value: float | None) -> Markup:
     )
 
 
+class Site(Flask):
+    """Flask whose templates make every string visible before it is escaped, without being asked."""
+
+    jinja_options = {"finalize": f.finalize, "trim_blocks": True, "lstrip_blocks": True}  # noqa: RUF012 - as Flask has it
+
+
 def attach(app: Flask) -> None:
-    app.jinja_options = {**app.jinja_options, "finalize": f.finalize, "trim_blocks": True, "lstrip_blocks": True}
     environment = app.jinja_env
     environment.filters.update(
         money=money_element,
@@ -87,7 +96,7 @@ def attach(app: Flask) -> None:
 
     @app.context_processor
     def shared() -> dict[str, Any]:
-        here = request.blueprint if request else None
+        here = UNDER.get(request.blueprint or "", request.blueprint) if request else None
         user = scope.user()
         spend = queries.spend(scope.db(), scope.now_ms()) if user else None
         return {"user": user, "navigation": NAVIGATION, "here": here, "now_ms": scope.now_ms(), "spend": spend}

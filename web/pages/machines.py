@@ -48,7 +48,6 @@ def page() -> str:
         mark=mark,
         q_machine=paging.arg("q"),
         rentals=_rentals(rows),
-        fastest=max((m.proofs_per_hour or 0 for m in rows), default=0),
     )
 
 

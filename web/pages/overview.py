@@ -11,7 +11,7 @@ from markupsafe import Markup
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, defer, joinedload
 
-from jobs.domain.models import Input, Instance, Machine, Offer, Proof, Run
+from jobs.domain.models import Input, Instance, Offer, Proof, Run
 from web import charts, queries, scope
 from web import format as f
 from web.access import viewer
@@ -95,15 +95,6 @@ def _needs(session: Session, now: int) -> list[Need]:
             .order_by(Instance.created_ms.desc())
             .limit(3)
         )
-    ]
-    needs += [
-        Need(
-            "attention",
-            f"Machine {m.machine_id} ({m.description}) is {m.mark}: {m.mark_reason}",
-            f"/machines?q={m.machine_id}",
-            "Open machines",
-        )
-        for m in session.scalars(select(Machine).where(Machine.last_seen_ms > day_ago, Machine.mark != "").limit(3))
     ]
     return needs
 

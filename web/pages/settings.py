@@ -30,6 +30,8 @@ def shown(settings: Settings) -> list[Shown]:
         if isinstance(value, SecretStr):
             text = value.get_secret_value()
             rows.append(Shown(f"PROVEFLEET_{name.upper()}", _masked(text), True))
+        elif name.endswith("access_key_id"):
+            rows.append(Shown(f"PROVEFLEET_{name.upper()}", f"{value[:4]}…" if value else "", True))
         else:
             # A password in any other address is masked as well.
             rows.append(Shown(f"PROVEFLEET_{name.upper()}", _masked(value) if "@" in str(value) else str(value)))

@@ -1,0 +1,137 @@
+"""The site as tests use it: an app over a seeded database, a browser-like client, and the real server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from flask.testing import FlaskClient
+from pydantic import SecretStr
+from werkzeug.test import TestResponse
+
+from jobs.context import Context
+from jobs.domain.db import migrate
+from jobs.settings import Settings
+from logs.store import S3Config
+from tests.web.seed import PASSWORD, Fleet, seed
+
+NOW = 1_796_040_000_000  # 2026-11-30 12:00 UTC
+NOWHERE_S3 = S3Config("http://127.0.0.1:9", "provefleet", "us-east-1", "nobody", "nothing")
+NOWHERE_REDIS = "redis://127.0.0.1:9/0"
+TOKEN = re.compile(r'name="csrf_token" value="([^"]+)"')
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self, now_ms: int = NOW):
+        self.now = now_ms
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def settings_of(folder: Path, s3: S3Config = NOWHERE_S3, redis_url: str = NOWHERE_REDIS, **more: Any) -> Settings:
+    """Settings over a folder of the test; by default nothing answers but the database."""
+    return Settings(
+        state_dir=folder,
+        database_url=SecretStr(f"sqlite:///{folder / 'provefleet.db'}"),
+        redis_url=SecretStr(redis_url),
+        s3_endpoint=s3.endpoint,
+        s3_bucket=s3.bucket,
+        s3_access_key_id=s3.access_key_id,
+        s3_secret_access_key=SecretStr(s3.secret_access_key),
+        **more,
+    )
+
+
+def seeded(settings: Settings, clock: Clock | None = None, *, with_bytes: bool = False) -> tuple[Context, Fleet]:
+    """A migrated database with the fleet in it."""
+    migrate(settings)
+    context = Context(settings, clock) if clock else Context(settings)
+    return context, seed(context, context.store if with_bytes else None)
+
+
+def token_in(page: str) -> str:
+    found = TOKEN.search(page)
+    assert found, page[:2000]
+    return found.group(1)
+
+
+class Browser:
+    """A client that keeps its CSRF token as a page would."""
+
+    def __init__(self, client: FlaskClient):
+        self.client = client
+        self.token = ""
+
+    def sign_in(self, name: str, password: str = PASSWORD) -> TestResponse:
+        self.token = token_in(self.client.get("/sign-in").text)
+        answer = self.post("/sign-in", name=name, password=password)
+        if answer.status_code == 302:
+            page = self.client.get(answer.location)
+            self.token = token_in(page.text)
+        return answer
+
+    def get(self, path: str, **more: Any) -> TestResponse:
+        return self.client.get(path, **more)
+
+    def post(self, path: str, headers: dict[str, str] | None = None, **fields: Any) -> TestResponse:
+        return self.client.post(path, data={"csrf_token": self.token, **fields}, headers=headers)
+
+
+@contextlib.contextmanager
+def served(settings: Settings) -> Iterator[str]:
+    """The site under gunicorn as `provefleet up` runs it: its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    secret = {"redis_url", "database_url", "s3_secret_access_key"}
+    env = {f"PROVEFLEET_{name.upper()}": str(getattr(settings, name)) for name in settings.model_fields_set - secret}
+    env |= {f"PROVEFLEET_{name.upper()}": getattr(settings, name).get_secret_value() for name in secret}
+    flags = [
+        "--worker-class",
+        "gthread",
+        "--workers",
+        "1",
+        "--threads",
+        "96",
+        "--graceful-timeout",
+        "1",
+        "--no-control-socket",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gunicorn", *flags, "--bind", f"127.0.0.1:{port}", "web.wsgi:site"],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, **env},
+    )
+    try:
+        address = f"http://127.0.0.1:{port}"
+        deadline = time.monotonic() + 20
+        while True:
+            with (
+                contextlib.suppress(urllib.error.URLError, OSError),
+                urllib.request.urlopen(f"{address}/healthz", timeout=1),
+            ):
+                break
+            assert process.poll() is None, "gunicorn ended"
+            assert time.monotonic() < deadline, "the site did not start"
+            time.sleep(0.1)
+        yield address
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
