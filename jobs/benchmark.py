@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, or_, select, update
 
 from gpu.errors import ProofRejected
 from gpu.groth16.verify import verify_many
@@ -94,7 +94,10 @@ def _seen_before(context: Context, instance: Instance, proof: Proof) -> bool:
     with context.sessions() as session:
         others = session.scalars(
             select(Proof.proof).where(
-                Proof.run_id == instance.run_id, Proof.id < proof.id, Proof.received_ms.is_not(None)
+                Proof.run_id == instance.run_id,
+                Proof.received_ms.is_not(None),
+                # Those found valid already, and within a slice those before: whatever order they were sent in.
+                or_(Proof.id < proof.id, and_(Proof.verdict == "valid", Proof.id != proof.id)),
             )
         )
         return any(other == proof.proof for other in others if other is not None)

@@ -72,9 +72,9 @@ def measure(pulled_ms: int, valid_received_ms: Sequence[int], concurrency: int) 
     window_s = max(times[-1] - pulled_ms, 1) / 1000
     rate = len(times) / window_s * 3600
     ends = times[concurrency - 1 :: concurrency]
-    batches = [end - start for start, end in zip([pulled_ms, *ends[:-1]], ends, strict=True)]
-    if len(batches) < 2:
+    if len(ends) < 2:
         return Rate(rate, None, None, window_s)
+    batches = [end - start for start, end in zip([pulled_ms, *ends[:-1]], ends, strict=True)]
     spread = statistics.stdev(batches) / max(statistics.fmean(batches), 1e-9) / len(batches) ** 0.5
     t = T_95[len(batches) - 2] if len(batches) - 1 <= len(T_95) else NORMAL_95
     margin = min(t * spread, 1.0)
