@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q --no-input
 COMPILE := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: help demo test test-crash test-images test-images lint lock clean
+.PHONY: help demo test test-crash test-images lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -22,11 +22,8 @@ test-crash: $(VENV)/.dev ## the longer faults against the running stack, 6 minut
 	$(BIN)/python -m pytest -rs -m crash tests/scenarios $(ARGS)
 
 test-images: $(VENV)/.dev ## build the images and run the demo inside (root, buildah and debootstrap), 8 minutes
-	$(BIN)/python -m pytest -rs -m images tests/images $(ARGS)
-
-test-images: $(VENV)/.dev ## build both images without an engine and run the demo inside, 8 minutes (root, Debian)
 	@./tests/images/install
-	$(BIN)/python -m pytest -rs -m images $(ARGS) tests/images
+	$(BIN)/python -m pytest -rs -m images tests/images $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, the arrows between the rooms, mypy
 	$(BIN)/ruff check .
