@@ -19,7 +19,7 @@ test: $(VENV)/.dev ## the core tests, under 8 minutes; lists at the end what was
 	$(BIN)/python -m pytest -rs -m "not browser and not images and not crash" $(ARGS)
 
 test-crash: $(VENV)/.dev ## the longer faults against the running stack, 6 minutes
-	$(BIN)/python -m pytest -rs -m crash tests/scenarios $(ARGS)
+	$(BIN)/python -m pytest -rs -m crash $(ARGS)
 
 test-images: $(VENV)/.dev ## build the images and run the demo inside (root, buildah and debootstrap), 8 minutes
 	@./tests/images/install

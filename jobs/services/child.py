@@ -1,22 +1,24 @@
 """Becomes one of the programs: `python -m jobs.services.child NAME`.
 
 Between supervisord and each program, so that (1) the program gets SIGTERM when its parent dies, however it dies,
-(2) it holds the programs' lock, (3) no path has to survive the quoting rules of supervisord's file.
+(2) it and its children can be found again (`state.programs_left`), (3) no path has to survive the quoting rules of
+supervisord's file.
 """
 
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import json
 import os
 import signal
 import sys
 from pathlib import Path
 
-from jobs.services.state import PROGRAMS_LOCK
+from jobs.services.state import MARK
 
+CONFIG = "supervisord.conf"
 SPECS = "programs.json"
+SUPERVISORD = "supervisord"
 PARENT = "PROVEFLEET_PARENT_PID"
 _PR_SET_PDEATHSIG = 1
 
@@ -34,9 +36,8 @@ def become(name: str, state_dir: Path) -> None:
     """Replaces this process by the program `name` of the table that `up` wrote."""
     die_with_parent(int(os.environ[PARENT]))
     spec = json.loads((state_dir / SPECS).read_text())[name]
-    lock = os.open(state_dir / PROGRAMS_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    os.set_inheritable(lock, True)
-    fcntl.flock(lock, fcntl.LOCK_SH)
+    if name != SUPERVISORD:
+        os.environ[MARK] = str(state_dir)
     # Children of supervisord have it as their parent: our pid stays the same over the exec.
     os.environ[PARENT] = str(os.getpid())
     os.environ.update(spec["env"])

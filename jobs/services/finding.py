@@ -43,11 +43,11 @@ def fail(name: str, detail: str, fix: str) -> Finding:
 
 
 def findings(checks: dict[str, Check], settings: Settings, timeout_s: float) -> Iterator[Finding]:
-    """The findings of all checks, in order. They run at the same time, each in a thread; one that raises or takes
-    longer than `timeout_s` is a finding itself."""
-    pool = ThreadPoolExecutor(max_workers=len(checks))
-    running = [(name, pool.submit(_listed, check, settings)) for name, check in checks.items()]
-    for name, future in running:
+    """The findings of all checks, one after the other; one that raises or takes longer than `timeout_s` is a finding
+    itself. Each has a thread for that, but never two at a time: SQLAlchemy can't be imported by two at once."""
+    for name, check in checks.items():
+        pool = ThreadPoolExecutor(max_workers=1)
+        future = pool.submit(_listed, check, settings)
         try:
             error = future.exception(timeout=timeout_s)
         except TimeoutError:
@@ -55,14 +55,13 @@ def findings(checks: dict[str, Check], settings: Settings, timeout_s: float) -> 
                 name, f"the check is not done after {timeout_s:.0f} s", "Is this machine overloaded, or a disk gone?"
             )
             continue
+        finally:
+            pool.shutdown(wait=False)
         if error:
-            detail = (
-                f"the check itself failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            )
-            yield fail(name, detail, "Please report this as a bug, with this line")
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            yield fail(name, f"the check itself failed: {why}", "Please report this as a bug, with this line")
         else:
             yield from future.result()
-    pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _listed(check: Check, settings: Settings) -> list[Finding]:

@@ -101,6 +101,8 @@ def valkey(settings: Settings) -> Program:
         "save": "",
         "maxmemory-policy": "noeviction",
         "always-show-logo": "no",
+        # A title would be written over the environment, which has our mark.
+        "set-proc-title": "no",
     }
     argv = [str(binary)]
     for name, value in options.items():

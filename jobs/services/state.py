@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,9 +17,11 @@ from jobs.services.known import FILE
 
 NEED_FREE_BYTES = 500 * 10**6
 LOCK = "up.lock"
-# Each program holds a shared lock on this from before its first instruction (see child.py): whoever gets the
-# exclusive one knows that nothing of an earlier `up` is left.
-PROGRAMS_LOCK = "programs.lock"
+FOLDERS = ("log", "valkey", "weed")
+# What an `up` that gave up early may leave in a folder without services.json.
+MADE_FIRST = {LOCK, "run", *FOLDERS}
+# In the environment of each program: the state folder that it works for.
+MARK = "PROVEFLEET_PROGRAM_OF"
 
 
 def owner_name(uid: int) -> str:
@@ -41,16 +44,16 @@ def prepare(state_dir: Path) -> None:
             f"it belongs to {owner_name(info.st_uid)}, and this is {owner_name(os.geteuid())}",
             f"Run as {owner_name(info.st_uid)}, or set PROVEFLEET_STATE_DIR to a folder of your own",
         )
-    if names - {LOCK} and FILE not in names:
+    if FILE not in names and (strange := names - MADE_FIRST):
         raise ServiceError(
             what,
-            f"it holds {sorted(names)[0]!r} but no {FILE}, so it was not made by provefleet",
-            "Set PROVEFLEET_STATE_DIR to a new or empty folder",
+            f"it holds {min(strange)!r} but no {FILE}, so it is not ours or has lost that file",
+            f"Set PROVEFLEET_STATE_DIR to a new or empty folder, or restore {FILE}",
         )
     with explained(state_dir, "can't make private the state folder"):
         # Only now: a folder that is not ours must never be chmodded.
         state_dir.chmod(0o700)
-        for name in ("log", "valkey", "weed"):
+        for name in FOLDERS:
             (state_dir / name).mkdir(mode=0o700, exist_ok=True)
         if not os.access(state_dir, os.W_OK | os.X_OK) or os.statvfs(state_dir).f_flag & os.ST_RDONLY:
             raise PermissionError(13, "it can't be written")
@@ -126,7 +129,11 @@ class Lock:
 
     def acquire(self) -> bool:
         """True when we hold it now."""
-        return _flock(self.fd, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def describe(self, site_url: str) -> None:
         """Writes who holds it, for `holder`."""
@@ -161,40 +168,27 @@ def running(state_dir: Path) -> Holder | None:
 
 
 def programs_left(state_dir: Path) -> list[int]:
-    """Pids of our processes that still hold the programs' lock; empty when all have ended."""
-    path = state_dir / PROGRAMS_LOCK
+    """Pids of the programs of this folder and of all that they started; empty when all have ended.
+
+    They have our mark in their environment (see child.py). Local agents have not, and may outlive us.
+    """
+    mark = os.fsencode(f"{MARK}={state_dir}")
+    pids = [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+    return [pid for pid in pids if pid != os.getpid() and mark in _environment(pid)]
+
+
+def kill_leftovers(state_dir: Path) -> None:
+    """SIGKILL to all of `programs_left`. Only for the one who holds the folder's lock."""
+    for pid in programs_left(state_dir):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def _environment(pid: int) -> set[bytes]:
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return []
-    try:
-        if _flock(fd, fcntl.LOCK_EX):
-            return []
-    finally:
-        os.close(fd)
-    return [pid for pid in _our_pids() if _has_open(pid, path)]
-
-
-def _flock(fd: int, kind: int) -> bool:
-    try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _our_pids() -> list[int]:
-    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit() and int(entry.name) != os.getpid()]
-
-
-def _has_open(pid: int, path: Path) -> bool:
-    try:
-        wanted = path.stat()
-        for entry in os.scandir(f"/proc/{pid}/fd"):
-            there = os.stat(entry.path)
-            if (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino):
-                return True
+        return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
     except OSError:
         # It ended meanwhile, or is not ours.
-        return False
-    return False
+        return set()

@@ -17,9 +17,8 @@ from jobs.services import child, control
 from jobs.services.errors import ServiceError, explained
 from jobs.services.known import write_private
 from jobs.services.programs import APP, PYTHON, STORES, Program
-from jobs.services.state import Lock, programs_left
+from jobs.services.state import Lock, kill_leftovers, programs_left
 
-CONFIG = "supervisord.conf"
 # No path of the operator's stands in the file, which has two layers of quoting rules: it is read in the state
 # folder, and Python's own path comes from the environment.
 _HEAD = """\
@@ -92,15 +91,15 @@ class Supervisor:
         """Starts it with no program running yet. Raises ServiceError."""
         inside = self._sockets_dir.is_relative_to(self.state_dir)
         sockets_dir = self._sockets_dir.relative_to(self.state_dir) if inside else self._sockets_dir
-        write_private(self.state_dir / CONFIG, configuration(self._programs, sockets_dir))
+        write_private(self.state_dir / child.CONFIG, configuration(self._programs, sockets_dir))
         own = {
-            "argv": [*PYTHON, "-m", "supervisor.supervisord", "-c", CONFIG],
+            "argv": [*PYTHON, "-m", "jobs.services.supervise"],
             "env": {},
             "cwd": str(self.state_dir),
         }
         specs = {
             p.name: {"argv": p.argv, "env": p.env, "cwd": str(p.cwd or self.state_dir)} for p in self._programs
-        } | {"supervisord": own}
+        } | {child.SUPERVISORD: own}
         write_private(self.state_dir / child.SPECS, json.dumps(specs))
         env = os.environ | {
             "PROVEFLEET_STATE_DIR": str(self.state_dir),
@@ -111,7 +110,7 @@ class Supervisor:
         log = self.state_dir / "log" / "supervisord.err"
         with explained(log, "can't write"), open(log, "wb") as errors:
             self._process = subprocess.Popen(
-                [*PYTHON, "-m", "jobs.services.child", "supervisord"],
+                [*PYTHON, "-m", "jobs.services.child", child.SUPERVISORD],
                 cwd=self.state_dir,
                 env=env,
                 stdin=subprocess.DEVNULL,
@@ -150,10 +149,11 @@ class Supervisor:
         if self._process and self.alive:
             self._process.send_signal(signal.SIGTERM)
         told = ""
-        while self.alive and time.monotonic() < deadline:
+        # Where supervisord was killed, its programs have got their SIGTERM from the kernel.
+        while (self.alive or programs_left(self.state_dir)) and time.monotonic() < deadline:
             told = self._tell_who_is_left(told, tell)
             time.sleep(0.2)
-        in_time = not self.alive
+        in_time = time.monotonic() < deadline
         self.kill()
         return in_time
 
@@ -167,21 +167,12 @@ class Supervisor:
         return left
 
     def kill(self) -> None:
-        """Ends supervisord and whatever still holds the programs' lock, now."""
+        """Ends supervisord and whatever is left of its programs, now."""
         if self._process and self.alive:
             self._process.kill()
         if self._process:
             self._process.wait(timeout=10)
         kill_leftovers(self.state_dir)
-
-
-def kill_leftovers(state_dir: Path) -> None:
-    """SIGKILL to all programs of this state folder, which is ours by the lock."""
-    for pid in programs_left(state_dir):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def last_lines(path: Path, count: int) -> str:
@@ -193,8 +184,4 @@ def last_lines(path: Path, count: int) -> str:
             lines = file.read().decode(errors="replace").split("\n")
     except OSError:
         return ""
-    return (
-        " | ".join(line.strip() for line in lines if line.strip())
-        if count <= 0
-        else " | ".join([line.strip() for line in lines if line.strip()][-count:])
-    )
+    return " | ".join([line.strip() for line in lines if line.strip()][-count:])

@@ -15,7 +15,7 @@ from jobs.services.arrival import Arrival
 from jobs.services.errors import ServiceError
 from jobs.services.preparation import Preparation
 from jobs.services.programs import Program
-from jobs.services.supervision import Supervisor, kill_leftovers, last_lines
+from jobs.services.supervision import Supervisor, last_lines
 from jobs.settings import Settings, fill, given_settings
 
 STOP_S = 29.0  # 8 s for the control plane, 20 s for the stores, see programs.py
@@ -115,7 +115,7 @@ class Stack:
             self._tell("supervisord was killed; waiting until its programs have stopped (up to 20 s)")
         while state.programs_left(folder) and time.monotonic() < deadline:
             self._pause(0.2)
-        kill_leftovers(folder)
+        state.kill_leftovers(folder)
 
     def _settle(self, given: Settings) -> Settings:
         """Ports and keys: known ones are kept, missing ones made and written down."""

@@ -1,6 +1,7 @@
-"""`provefleet up` with real stores and, in place of the control plane, two tiny web servers (or a program that fails).
+"""`provefleet up` with real stores and, in place of the control plane, two tiny web servers; with a program that
+fails at once, or one that won't leave, where asked.
 
-python -m tests.jobs.services.standin [broken]
+python -m tests.jobs.services.standin [broken | stubborn]
 """
 
 from __future__ import annotations
@@ -24,6 +25,15 @@ class Page(http.server.BaseHTTPRequestHandler):
 host, port = sys.argv[1].rsplit(":", 1)
 http.server.ThreadingHTTPServer((host, int(port)), Page).serve_forever()
 """
+# Like a pool of RQ workers: a child in a group of its own, which starts a program; neither hears of SIGTERM.
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setpgrp()
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(300)"])
+time.sleep(300)
+"""
 BROKEN = "import sys; sys.exit('the reactor has no coolant')"
 
 
@@ -33,6 +43,8 @@ def server(name: str, bind: str) -> Program:
 
 def app(settings: Settings) -> list[Program]:
     programs = [server("site", settings.site_bind), server("machine", settings.agent_bind)]
+    if "stubborn" in sys.argv:
+        programs.append(Program("workers", (*PYTHON, "-c", STUBBORN)))
     if "broken" in sys.argv:
         programs.append(Program("workers", (*PYTHON, "-c", BROKEN)))
     return programs

@@ -42,6 +42,7 @@ def test_a_new_folder_is_private(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     state.prepare(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    state.prepare(folder)
     known.write(folder, known.generate())
     folder.chmod(0o755)
     state.prepare(folder)

@@ -42,15 +42,31 @@ def answers(redis: Redis) -> None:
             time.sleep(0.1)
 
 
+@pytest.fixture
+def elsewhere(s3_config: S3Config) -> dict[str, str]:
+    """Settings for an S3 store that `up` need not start, and wait 15 s for at the end."""
+    return {
+        "PROVEFLEET_S3_ENDPOINT": s3_config.endpoint,
+        "PROVEFLEET_S3_BUCKET": s3_config.bucket,
+        "PROVEFLEET_S3_ACCESS_KEY_ID": s3_config.access_key_id,
+        "PROVEFLEET_S3_SECRET_ACCESS_KEY": s3_config.secret_access_key,
+    }
+
+
 class Writer:
     """Puts small objects without a pause and remembers those that were acknowledged."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, first: int) -> None:
+        """Returns when the first ones are acknowledged."""
         self.acknowledged: list[str] = []
         self.over = threading.Event()
         self._store = store
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
+        deadline = time.monotonic() + 30
+        while len(self.acknowledged) < first:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     def _run(self) -> None:
         number = 0
@@ -94,13 +110,11 @@ def test_stops_in_order_and_loses_nothing(state_dir: Path) -> None:
     answers(redis)
     assert redis.get("kept") == b"yes"
 
-    writer = Writer(store_of(state_dir))
-    time.sleep(1)
+    writer = Writer(store_of(state_dir), first=20)
     assert up.stop(signal.SIGINT) < 30
     written = writer.join()
     assert up.process.returncode == 0, up.output
     assert processes_of(state_dir) == []
-    assert len(written) > 20
     before = json.loads((state_dir / "services.json").read_text())
 
     again = Up(state_dir)
@@ -109,14 +123,13 @@ def test_stops_in_order_and_loses_nothing(state_dir: Path) -> None:
     assert json.loads((state_dir / "services.json").read_text()) == before
     assert redis.get("kept") == b"yes"
     assert missing(store_of(state_dir), written) == []
-    again.stop()
 
 
+@pytest.mark.crash
 def test_killed_up_takes_all_with_it(state_dir: Path) -> None:
-    up = Up(state_dir)
+    up = Up(state_dir, "-m", "tests.jobs.services.standin", "stubborn")
     up.wait_for("everything runs")
-    writer = Writer(store_of(state_dir))
-    time.sleep(0.5)
+    writer = Writer(store_of(state_dir), first=20)
     up.process.kill()
     up.process.wait()
 
@@ -137,8 +150,16 @@ def test_killed_up_takes_all_with_it(state_dir: Path) -> None:
     assert processes_of(state_dir) == []
 
 
-def test_killed_supervisord_takes_all_with_it(state_dir: Path) -> None:
-    up = Up(state_dir)
+@pytest.mark.crash
+def test_what_ignores_its_end_is_killed_in_time(state_dir: Path) -> None:
+    up = Up(state_dir, "-m", "tests.jobs.services.standin", "stubborn")
+    up.wait_for("everything runs")
+    assert up.stop() < 30
+    assert processes_of(state_dir) == []
+
+
+def test_killed_supervisord_takes_all_with_it(state_dir: Path, elsewhere: dict[str, str]) -> None:
+    up = Up(state_dir, **elsewhere)
     up.wait_for("everything runs")
     os.kill(int((state_dir / "supervisord.pid").read_text()), signal.SIGKILL)
     assert up.process.wait(timeout=30) == 1
@@ -146,8 +167,8 @@ def test_killed_supervisord_takes_all_with_it(state_dir: Path) -> None:
     assert processes_of(state_dir) == []
 
 
-def test_a_service_that_does_not_start(state_dir: Path) -> None:
-    up = Up(state_dir, "-m", "tests.jobs.services.standin", "broken")
+def test_a_service_that_does_not_start(state_dir: Path, elsewhere: dict[str, str]) -> None:
+    up = Up(state_dir, "-m", "tests.jobs.services.standin", "broken", **elsewhere)
     assert up.process.wait(timeout=60) == 1
     last = up.output.strip().splitlines()[-1]
     assert last.startswith("Error: workers does not start")
@@ -156,25 +177,37 @@ def test_a_service_that_does_not_start(state_dir: Path) -> None:
     assert processes_of(state_dir) == []
 
 
-def test_path_with_every_awkward_character(state_dir: Path) -> None:
-    awkward = state_dir.parent / "a b;c%20'é\"%(x)s"
-    up = Up(awkward)
+def test_path_with_every_awkward_character(state_dir: Path, elsewhere: dict[str, str]) -> None:
+    awkward = state_dir.parent / "a b;c%20'é\"%(x)s?#"
+    up = Up(awkward, **elsewhere)
     up.wait_for("everything runs")
-    store_of(awkward).put("x/1", b"1")
-    assert up.stop() < 30
+    redis_url = settings_of(awkward).redis_url.get_secret_value()
+    assert Redis.from_url(redis_url).ping()
+    assert (awkward / "provefleet.db").stat().st_size > 0
+    assert up.stop() < 15
+    assert not (state_dir.parent / "a b").exists()
 
 
-def test_long_path_puts_sockets_into_tmp(state_dir: Path) -> None:
+def test_long_path_puts_sockets_into_tmp(state_dir: Path, elsewhere: dict[str, str]) -> None:
     deep = state_dir.parent / ("deep" * 25)
     sockets = Settings(state_dir=deep).sockets_dir
     assert str(sockets).startswith("/tmp/provefleet-")
     sockets.symlink_to("/etc")
-    refused = Up(deep)
+    refused = Up(deep, **elsewhere)
     assert refused.process.wait(timeout=20) == 1
     assert "it is a symbolic link" in refused.output
     sockets.unlink()
-    up = Up(deep)
+    up = Up(deep, **elsewhere)
     up.wait_for("everything runs")
     assert sockets.stat().st_mode & 0o777 == 0o700
     up.stop()
     sockets.rmdir()
+
+
+def test_a_store_that_is_wrong(state_dir: Path, elsewhere: dict[str, str]) -> None:
+    up = Up(state_dir, **elsewhere, PROVEFLEET_REDIS_URL="redis://:pass-word@127.0.0.1:1/0")
+    assert up.process.wait(timeout=60) == 1
+    assert "Redis does not answer" in up.output
+    assert "pass-word" not in up.output
+    assert "Traceback" not in up.output
+    assert processes_of(state_dir) == []
