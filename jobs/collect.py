@@ -22,11 +22,11 @@ from jobs.domain.models import Artifact, Event, Instance, Proof, Run
 from jobs.domain.states import DESTROYING, SEALING, transition
 from jobs.domain.work import Claim, record, take, transaction, wake
 from jobs.market import provider
-from jobs.market.providers.base import RUNNING, NoSuchInstance, ProviderError
+from jobs.market.providers.base import EXITED, NoSuchInstance, ProviderError
 from logs import evidence
 from logs.bundle import load_manifest, write_bundle
 from logs.emergency import EmergencyRefused, unpack_emergency
-from logs.errors import NoSuchObject, ObjectConflict, StoreError, TooLarge
+from logs.errors import NoSuchObject, StoreError, TooLarge
 from logs.redact import redact
 from logs.wire import MAX_EMERGENCY_BYTES, ChunkRecord, WireError, artifact_key, emergency_key
 
@@ -65,20 +65,20 @@ def _ready(context: Context, claim: Claim, instance: Instance) -> bool:
             if isinstance(mine, Instance):
                 mine.vanished_ms = context.now_ms()
         instance.vanished_ms = context.now_ms()
-    if instance.vanished_ms is not None:
-        _adopt_emergency(context, claim, instance)
-        return True
-    return instance.evidence_deadline_ms is not None and context.now_ms() > instance.evidence_deadline_ms
+    late = instance.evidence_deadline_ms is not None and context.now_ms() > instance.evidence_deadline_ms
+    if instance.vanished_ms is None and not late:
+        return False
+    _adopt_emergency(context, claim, instance)
+    return True
 
 
 def _is_gone(context: Context, instance: Instance) -> bool:
-    """The provider's complete list shows our label no longer running. No answer is no proof."""
+    """The provider lists it as ended. No answer is no proof, and neither is a list without it: it may still ship."""
     try:
-        listing = provider(context, instance.provider).list()
+        ours = listed(provider(context, instance.provider).list(), instance)
     except ProviderError:
         return False
-    ours = listed(listing, instance)
-    return listing.complete and (ours is None or ours.status != RUNNING)
+    return ours is not None and ours.status == EXITED
 
 
 def _adopt_emergency(context: Context, claim: Claim, instance: Instance) -> None:
@@ -111,19 +111,27 @@ def _note(context: Context, instance: Instance, kind: str, text: str) -> None:
 
 
 def _seal(context: Context, claim: Claim, instance: Instance) -> None:
-    for name, data in _controller_artifacts(context, instance):
-        _keep(context, instance, name, data)
-    with context.sessions() as session:
-        records = records_of(session, instance.id)
-        manifest = _manifest(context, session, instance, records)
     try:
-        bundle = write_bundle(context.store, manifest, records)
-    except ObjectConflict:
-        # A worker before us wrote the manifest and died: that one is the truth, the same bundle follows from it.
+        # A worker before us wrote it and died: that one is the truth, the same bundle follows from it.
         manifest = load_manifest(context.store, instance.run_id or "none", instance.id)
-        bundle = write_bundle(context.store, manifest, records)
+    except NoSuchObject:
+        for name, data in _controller_artifacts(context, instance):
+            _keep(context, instance, name, data)
+        manifest = _manifest(context, instance)
+    with context.sessions() as session:
+        records = _told_of(manifest, records_of(session, instance.id))
+    bundle = write_bundle(context.store, manifest, records)
     status, summary = evidence.evidence_status(manifest)
     _finish(context, claim, {"evidence": status, "evidence_text": summary, "evidence_sha256": bundle.sha256}, summary)
+
+
+def _told_of(manifest: dict[str, Any], records: dict[str, list[ChunkRecord]]) -> dict[str, list[ChunkRecord]]:
+    """The records that `manifest` speaks of: a machine may have shipped more since it was written."""
+    ranges = {name: stream["ranges"] for name, stream in manifest["streams"].items()}
+    return {
+        name: [r for r in records.get(name, []) if any(first <= r.seq <= last for first, last in spans)]
+        for name, spans in ranges.items()
+    }
 
 
 def _finish(context: Context, claim: Claim, values: dict[str, Any], reason: str) -> None:
@@ -160,15 +168,14 @@ def _without_archive(context: Context, claim: Claim, instance: Instance, error: 
     _finish(context, claim, {"evidence": "gaps", "evidence_text": gap, "evidence_gap": gap}, gap)
 
 
-def _manifest(
-    context: Context, session: Any, instance: Instance, records: dict[str, list[ChunkRecord]]
-) -> dict[str, Any]:
-    run = session.get(Run, instance.run_id) if instance.run_id else None
+def _manifest(context: Context, instance: Instance) -> dict[str, Any]:
+    with context.sessions() as session:
+        records = records_of(session, instance.id)
+        run = session.get(Run, instance.run_id) if instance.run_id else None
+        artifacts = list(session.scalars(select(Artifact).where(Artifact.instance_id == instance.id)))
+        moves = (Event.instance_id == instance.id, Event.kind == "instance.state")
+        events = list(session.scalars(select(Event).where(*moves).order_by(Event.id)))
     declared = payloads.load(run.payload).streams if run and instance.token_sha256 else []
-    artifacts = session.scalars(select(Artifact).where(Artifact.instance_id == instance.id))
-    events = session.scalars(
-        select(Event).where(Event.instance_id == instance.id, Event.kind == "instance.state").order_by(Event.id)
-    )
     said = instance.agent_manifest or {}
     return evidence.build_manifest(
         run=instance.run_id or "none",

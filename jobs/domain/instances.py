@@ -94,6 +94,7 @@ def request_destroy(context: Context, instance_id: str, actor: str, reason: str,
         if force and instance.state == SEALING:
             instance.forced_by = actor
             instance.evidence_gap = f"destroyed by force before the evidence was sealed: {reason}"
+            instance.evidence, instance.evidence_text = "gaps", instance.evidence_gap
             record(session, now, actor, "instance.forced", reason, run_id=instance.run_id, instance_id=instance.id)
             transition(session, instance, SEALING, DESTROYING, reason=f"forced: {reason}", actor=actor, now_ms=now)
             wake(session, instance, now)

@@ -106,12 +106,12 @@ class Scene:
             self.clock.advance(seconds)
             self._watched_ms = reconcile.tick(self.context, self._watched_ms)
 
-    def tick_until(self, holds: Callable[[], bool], limit_s: int = 60) -> None:
-        for _ in range(limit_s):
+    def tick_until(self, holds: Callable[[], bool], limit: int = 60, seconds: float = 1.0) -> None:
+        for _ in range(limit):
             if holds():
                 return
-            self.tick()
-        raise AssertionError(f"still not after {limit_s} s; {self.told()}")
+            self.tick(seconds)
+        raise AssertionError(f"still not after {limit} ticks; {self.told()}")
 
     # What became of it.
 
