@@ -22,11 +22,12 @@ STORE_DEADLINE_S = 60.0
 
 def database(settings: Settings) -> dict[str, Any]:
     """Schema at its newest revision; the one-time password of the admin when this made one."""
-    from jobs.domain import db, users
+    from jobs.domain import db
+    from jobs.domain.users import ensure_first_admin
 
     try:
         db.migrate(settings)
-        password = users.ensure_first_admin(settings)
+        password = ensure_first_admin(settings)
     except db.DatabaseUnavailable as error:
         raise ServiceError("the database can't be used", str(error), "See docs/operations.md, Database") from error
     return {"step": "database", "password": password}
