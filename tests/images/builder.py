@@ -6,13 +6,15 @@ nobody's own images are touched and the base is made once.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -65,6 +67,11 @@ class Buildah:
 
     def call(self, *arguments: str, timeout_s: float = 120) -> str:
         return must([*self._argv, *arguments], timeout_s).strip()
+
+    def tidy(self) -> None:
+        """Removes containers of killed runs, and images that newer ones replaced."""
+        self.call("rm", "--all")
+        self.call("rmi", "--prune")
 
     def has(self, image: str) -> bool:
         return image in self.call("images", "--format", "{{.Name}}:{{.Tag}}").splitlines()
@@ -160,6 +167,14 @@ class HostPip:
     def traces(self) -> list[str]:
         """Values that must be nowhere in an image."""
         return [word for key in self._settings for word in self._settings[key].split() if "/" in word]
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """One run at a time, since each tidies up."""
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def make_base(buildah: Buildah, folder: Path) -> None:

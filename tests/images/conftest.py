@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.images import builder
+from tests.images import builder, compose
 from tests.images.builder import BASE, Buildah, Container, HostPip
 
 CONTROL, PAYLOAD = "localhost/provefleet-control:test", "localhost/provefleet-payload:test"
@@ -39,10 +40,13 @@ def folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def buildah(folder: Path) -> Buildah:
-    buildah = Buildah(folder)
-    builder.make_base(buildah, folder)
-    return buildah
+def buildah(folder: Path) -> Iterator[Buildah]:
+    with builder.only_one(folder):
+        buildah = Buildah(folder)
+        buildah.tidy()
+        builder.make_base(buildah, folder)
+        yield buildah
+        buildah.tidy()
 
 
 @pytest.fixture(scope="session")
@@ -79,3 +83,11 @@ def payload(buildah: Buildah, payload_image: str) -> Iterator[Container]:
     container = Container(buildah, payload_image)
     yield container
     container.remove()
+
+
+@pytest.fixture(scope="session")
+def services() -> dict:
+    """The services of compose.yaml, resolved."""
+    done = compose.config(compose.SECRETS)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["services"]
