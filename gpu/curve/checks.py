@@ -73,4 +73,8 @@ def all_in_subgroup(group: KernelGroup, sections: Sequence[np.ndarray], pool: Ex
             )
         return not outside
 
-    return all(part.result() for part in [pool.submit(round_passes) for _ in range(rounds)])
+    # Every round is awaited, also after a failed one: a thread must not read the mapped file once its owner
+    # has gone.
+    parts = [pool.submit(round_passes) for _ in range(rounds)]
+    passed = [part.result() for part in parts]
+    return all(passed)
