@@ -1,6 +1,7 @@
-"""The periodic jobs, by RQ's cron. This process only names functions; the workers import them.
+"""What happens by the clock, all of it RQ's: the periodic jobs (cron) and the retries with their backoff (scheduler).
 
-RQ's cron has no leader lock: `up` starts one, and its jobs are idempotent anyway.
+One process for both, so that no worker needs a scheduler process of its own. It only names functions; the
+workers import them. RQ's cron has no leader lock: `up` starts one, and its jobs are idempotent anyway.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 from redis import Redis
 from rq import Queue
 from rq.cron import CronJob, CronScheduler
+from rq.scheduler import RQScheduler
 from rq.serializers import JSONSerializer
 from rq.utils import now
 
 if TYPE_CHECKING:
     from jobs.settings import Settings
 
+# First come the steps that free machines and money, last the slow ones that make keys.
+QUEUES = ("lifecycle", "verify", "prepare")
 RESULT_TTL_S = 600
+RETRY_TICK_S = 1
 
 
 class JsonCron(CronScheduler):
@@ -25,9 +30,18 @@ class JsonCron(CronScheduler):
     def __init__(self, jobs: list[CronJob], **kwargs: Any):
         super().__init__(**kwargs)
         self._cron_jobs = jobs
+        self._retries = RQScheduler(
+            QUEUES, self.connection, interval=RETRY_TICK_S, logging_level="WARNING", serializer=JSONSerializer
+        )
+
+    def calculate_sleep_interval(self) -> float:
+        """At most a second: retries are due by the second."""
+        return min(super().calculate_sleep_interval(), RETRY_TICK_S)
 
     def enqueue_jobs(self) -> list[CronJob]:
-        """Enqueue what is due."""
+        """Enqueue what is due: retries whose backoff is over, and periodic jobs."""
+        self._retries.acquire_locks()
+        self._retries.enqueue_scheduled_jobs()
         due = [job for job in self.get_jobs() if job.should_run()]
         for job in due:
             queue = Queue(job.queue_name, connection=self.connection, serializer=JSONSerializer)

@@ -18,6 +18,7 @@ from rq.serializers import JSONSerializer
 from rq.worker_pool import WorkerPool
 
 from jobs.context import Context, current, use
+from jobs.cron import QUEUES
 from jobs.domain.work import record, transaction
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# First come the steps that free machines and money, last the slow ones that make keys.
-QUEUES = ("lifecycle", "verify", "prepare")
 QUEUE_OF = {"prepare": "prepare", "benchmark": "verify"}
 FUNCTIONS = {
     "prepare": "jobs.prepare.prepare",
@@ -177,6 +176,11 @@ class LifecycleWorker(Worker):
     def __init__(self, *args: Any, **kwargs: Any):
         kwargs.update(job_monitoring_interval=5, maintenance_interval=15)
         super().__init__(*args, **kwargs)
+
+    def work(self, *args: Any, **kwargs: Any) -> bool:
+        """Without the scheduler process that RQ's pool gives each worker: `jobs.cron` has the one that is needed."""
+        kwargs["with_scheduler"] = False
+        return super().work(*args, **kwargs)
 
     def main_work_horse(self, *args: Any, **kwargs: Any) -> None:
         # A fork must not share sockets with its parent.
