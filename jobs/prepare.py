@@ -7,6 +7,7 @@ an offer within the limits, and last, in one transaction, the reservation and th
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import subprocess
 import sys
@@ -96,11 +97,17 @@ def _give_up(context: Context, claim: Claim, reason: str) -> None:
             conclude(session, run, run.state, "failed", reason=reason, actor="prepare", now_ms=context.now_ms())
 
 
-def _command(folder: Path, *arguments: str) -> None:
-    """Run one of our own commands; a failure is its one line on stderr."""
+def _command(context: Context, folder: Path, *arguments: str) -> None:
+    """Run one of our own commands; a failure is its one line on stderr.
+
+    Compiled kernels go where local agents look for theirs, so that nothing is compiled twice.
+    """
+    compiled = context.settings.state_dir.resolve() / "cache" / "numba"
+    compiled.mkdir(mode=0o700, parents=True, exist_ok=True)
     done = subprocess.run(
         [sys.executable, "-m", "provefleet", *arguments],
         cwd=folder,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(compiled)},
         capture_output=True,
         text=True,
         timeout=SETUP_TIMEOUT_S,
@@ -133,8 +140,8 @@ def _make_key(context: Context, claim: Claim, circuit: str) -> Input:
     _stage(context, claim, "making the key")
     with tempfile.TemporaryDirectory(prefix="provefleet-setup-") as folder:
         here = Path(folder)
-        _command(here, "circuit", name, str(size), "circuit.r1cs", "circuit.wtns", "--curve", curve)
-        _command(here, "setup", "circuit.r1cs", "circuit.zkey", "--insecure")
+        _command(context, here, "circuit", name, str(size), "circuit.r1cs", "circuit.wtns", "--curve", curve)
+        _command(context, here, "setup", "circuit.r1cs", "circuit.zkey", "--insecure")
         facts, vkey = inputs.inspect("zkey", f"{circuit}.zkey", here / "circuit.zkey")
         with (here / "circuit.zkey").open("rb") as file:
             sha256, length = upload_stream(context.store, file, context.settings.max_upload_bytes, context.new_id())
