@@ -43,7 +43,8 @@ def prepare(run_id: str, attempt: int) -> None:
     """The RQ job of a run that has no machine yet."""
     del attempt
     context = current()
-    held = take(context, Run, run_id, (QUEUED, ACTIVE))
+    # One key is made at a time, so that a worker is always left to destroy what costs money.
+    held = take(context, Run, run_id, (QUEUED, ACTIVE), alone=True)
     if held is None:
         return
     claim, run = held

@@ -13,7 +13,6 @@ from redis.exceptions import RedisError
 from rq import Queue, Retry, Worker
 from rq.exceptions import DuplicateJobError, InvalidJobOperation, NoSuchJobError
 from rq.job import Job
-from rq.rate_limit import RateLimit
 from rq.serializers import JSONSerializer
 from rq.worker_pool import WorkerPool
 
@@ -60,9 +59,7 @@ def enqueue(context: Context, job: str, row_id: str, attempt: int) -> None:
             job_timeout=TIMEOUT_S.get(job, 120),
             result_ttl=600,
             failure_ttl=FAILURE_TTL_S,
-            # One key is made at a time, so that a worker is always left to destroy what costs money.
-            rate_limit=RateLimit("prepare", 1) if job == "prepare" else None,
-            unique=job != "prepare",
+            unique=True,
         )
     except DuplicateJobError:
         log.debug("%s_%s_%s is queued already", job, row_id, attempt)

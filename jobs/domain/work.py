@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from sqlalchemy import or_, update
-from sqlalchemy.orm import Session
+from sqlalchemy import and_, exists, or_, update
+from sqlalchemy.orm import Session, aliased
 
 from jobs.domain.db import rows_changed, writing
 from jobs.domain.models import Event, Instance, Json, Run
@@ -145,22 +145,29 @@ class Claim:
                 row.wake_at_ms = due if row.wake_at_ms is None else min(row.wake_at_ms, due)
 
 
-def take(context: Context, model: type[Row], row_id: str, states: tuple[str, ...]) -> tuple[Claim, Row] | None:
+def take(
+    context: Context, model: type[Row], row_id: str, states: tuple[str, ...], *, alone: bool = False
+) -> tuple[Claim, Row] | None:
     """Claim a row that is in one of `states` and held by nobody. None: drop the job, the row is held or moved on.
 
     While held, `wake_at_ms` is the end of the claim, so that the row is looked at again if we die; a wake that
-    arrives meanwhile sets another time, which survives our release.
+    arrives meanwhile sets another time, which survives our release. `alone`: only while no other row of its kind
+    is held. (Not by RQ's own limit: a job that was killed keeps its place there for minutes.)
     """
     now, token = context.now_ms(), context.new_id()
     until = now + CLAIM_S * 1000
     with writing(context.sessions) as session:
         wanted = (model.id == row_id, model.state.in_(states))
         free = or_(model.claim_until_ms.is_(None), model.claim_until_ms < now)
+        if alone:
+            other = aliased(model)
+            free = and_(free, ~exists().where(other.id != row_id, other.claim_until_ms >= now))
         mine = {"claim_token": token, "claim_until_ms": until, "wake_at_ms": until}
         if not rows_changed(session, update(model).where(*wanted, free).values(**mine)):
             # Held by another job: what woke us still wants looking at, right after that job is done.
-            later = or_(model.wake_at_ms.is_(None), model.wake_at_ms > now + 1000)
-            rows_changed(session, update(model).where(*wanted, later).values(wake_at_ms=now + 1000))
+            due = now + (2000 if alone else 1000)
+            later = or_(model.wake_at_ms.is_(None), model.wake_at_ms > due)
+            rows_changed(session, update(model).where(*wanted, later).values(wake_at_ms=due))
             return None
         row = session.get_one(model, row_id, populate_existing=True)
     return Claim(context, model, row_id, token), row
