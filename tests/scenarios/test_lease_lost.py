@@ -5,7 +5,6 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from logs.errors import NoSuchObject
 from logs.wire import emergency_key
 from tests.scenarios.runs import ask
 from tests.scenarios.world import World, wait_for
@@ -47,18 +46,3 @@ def test_a_controller_gone_for_longer_than_the_lease(world: World) -> None:
     setup = asked.text("setup")
     assert "the lease is not renewed" in setup
     assert "stops the stage: the lease could not be renewed" in setup
-
-
-def test_a_controller_gone_for_less_than_the_lease(world: World) -> None:
-    asked = ask(world, 40)
-    asked.proves(2)
-    key = emergency_key(asked.id, asked.instance().id)
-    with world.stopped("app:*"):
-        gone = world.context.now_ms()
-        wait_for("20 s without a controller", lambda: world.context.now_ms() - gone > 20_000, 30)
-    back = world.context.now_ms()
-    asked.ends(120)
-    asked.passed_all()
-    asked.settled(back)
-    with pytest.raises(NoSuchObject):
-        world.context.store.head(key)

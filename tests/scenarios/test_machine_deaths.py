@@ -6,9 +6,10 @@ import signal
 
 import pytest
 
+from jobs.domain.models import Machine
 from tests.scenarios import invariants
 from tests.scenarios.runs import Asked, ask
-from tests.scenarios.world import World, wait_for
+from tests.scenarios.world import World
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(300)]
 
@@ -19,8 +20,6 @@ LOST_MS = 2_000
 
 def not_blamed(world: World, asked: Asked) -> None:
     """The machine did nothing wrong: it is not marked broken, and can be rented again."""
-    from jobs.domain.models import Machine
-
     with world.context.sessions() as session:
         machine = session.get_one(Machine, ("local", asked.instance().machine_id))
     assert machine.mark != "broken", machine.mark_reason
@@ -83,8 +82,7 @@ def test_a_frozen_agent_comes_back_and_is_believed(world: World) -> None:
     asked.proves(3)
     agent = asked.agent()
     agent.suspend()
-    stopped = world.context.now_ms()
-    wait_for("8 s of silence", lambda: world.context.now_ms() - stopped > 8_000, 10)
+    world.goes_on(8)
     agent.resume()
     asked.ends(120)
     asked.passed_all()

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from jobs.domain.states import VERDICTS
-from tests.scenarios.runs import Asked, ask
-from tests.scenarios.world import World, end_tree, wait_for
+from tests.scenarios.runs import SETTLE_S, Asked, ask
+from tests.scenarios.world import PATIENCE, World, end_tree, wait_for
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(600)]
 
@@ -19,14 +19,13 @@ def job_runs(asked: Asked, state: str) -> bool:
     row = asked.row()
     assert row.state not in VERDICTS or state in ("sealing", "destroying"), f"{row.state}: {row.reason}"
     held = row if state == "queued" else next((i for i in asked.instances() if i.state == state), None)
-    return held is not None and held.state == state and held.claim_token is not None and held.claim_until_ms > now
+    return held is not None and held.state == state and (held.claim_until_ms or 0) > now
 
 
-def kill_during(asked: Asked, state: str) -> int:
+def kill_during(asked: Asked, state: str, budget_s: float) -> int:
     """SIGKILL to the whole pool, work horses included, while a job of that state holds its row."""
     world = asked.world
-    tree = world.tree("workers")
-    assert tree
+    world.wait_until_runs("workers")
 
     def struck() -> bool:
         if not job_runs(asked, state):
@@ -34,7 +33,7 @@ def kill_during(asked: Asked, state: str) -> int:
         world.kill("workers")
         return True
 
-    wait_for(f"a job in {state}", struck, 60)
+    wait_for(f"a job in {state}", struck, budget_s)
     return world.context.now_ms()
 
 
@@ -42,14 +41,13 @@ def test_sigkill_of_all_workers_during_each_job(world: World) -> None:
     """prepare, deploy, benchmark, collect_logs and destroy, each killed in the middle, one after the other."""
     asked = ask(world, 12)
     last = 0
-    for state in ("queued", "renting", "benchmarking", "sealing", "destroying"):
-        last = kill_during(asked, state)
-        world.wait_until_runs("workers")
+    # Proving takes its time; every other step comes within the promised time after the kill before it.
+    budgets = {"queued": 20, "renting": SETTLE_S, "benchmarking": 60, "sealing": 60, "destroying": SETTLE_S}
+    for state, budget_s in budgets.items():
+        last = kill_during(asked, state, budget_s)
     asked.ends(90)
     asked.passed_all()
-    ended = asked.instance().ended_ms
-    assert ended is not None
-    assert ended - last <= 30_000, asked.story()
+    assert (asked.instance().ended_ms or 0) - last <= SETTLE_S * 1000 * PATIENCE, asked.story()
 
 
 @pytest.mark.crash
@@ -78,9 +76,8 @@ def test_sigkill_of_all_workers_at_random_moments(world: World) -> None:
     chance = random.Random(11)
     both = [ask(world, 8), ask(world, 8)]
     last = 0
-    for _ in range(5):
-        due = world.context.now_ms() + chance.randrange(300, 6_000)
-        wait_for("the next moment", lambda due=due: world.context.now_ms() >= due, 10)
+    for _ in range(4):
+        world.goes_on(chance.uniform(0.3, 6))
         last = world.kill("workers")
         world.wait_until_runs("workers")
     for asked in both:

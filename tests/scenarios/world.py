@@ -146,23 +146,31 @@ class World:
         """The program and its children; [] while it does not run."""
         try:
             top = psutil.Process(self.pid(program))
-            return [top, *top.children(recursive=True)]
+            alive = top.pid and top.status() != psutil.STATUS_ZOMBIE
+            return [top, *top.children(recursive=True)] if alive else []
         except (psutil.NoSuchProcess, ValueError):
             return []
 
     def wait_until_runs(self, program: str, budget_s: float = 30) -> None:
-        wait_for(
-            f"{program} runs",
-            lambda: any(p.name == program and p.state == "RUNNING" for p in self.control.processes()),
-            budget_s,
-        )
+        # supervisord may not have noticed yet that the one before is dead.
+        wait_for(f"{program} runs", lambda: self.tree(program), budget_s)
+
+    def goes_on(self, seconds: float, look: Callable[[], object] = lambda: None) -> None:
+        """The fault lasts that long (from now); `look` may assert what must hold meanwhile."""
+        until = self.context.now_ms() + seconds * 1000
+
+        def over() -> bool:
+            look()
+            return self.context.now_ms() >= until
+
+        wait_for(f"{seconds} s are over", over, seconds + 30)
 
     # Faults
 
     def kill(self, program: str) -> int:
         """SIGKILL to all of a program; when that was done, in ms."""
-        pid = wait_for(f"{program} has a process", lambda: self.pid(program), 30)
-        end_tree(psutil.Process(pid))
+        self.wait_until_runs(program)
+        end_tree(psutil.Process(self.pid(program)))
         return self.context.now_ms()
 
     @contextmanager
