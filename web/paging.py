@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from flask import request
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session
 
 Row = TypeVar("Row")
 
 PER_PAGE = 50
-# Far pages are read by skipping rows: beyond this, filter instead.
-MAX_PAGE = 4000
+# Far pages are read by skipping rows, and totals by counting them: beyond this, filter instead.
+MOST_COUNTED = 10_000
+MAX_PAGE = MOST_COUNTED // PER_PAGE
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,11 @@ def number() -> int:
 def page(rows: Sequence[Row], total: int | None = None, per_page: int = PER_PAGE) -> Page[Row]:
     """A page from up to `per_page` + 1 rows; the one too many says that there is another page."""
     return Page(rows[:per_page], number(), len(rows) > per_page, total, per_page)
+
+
+def count(session: Session, rows: Select[Any]) -> int:
+    """How many rows a query has; `MOST_COUNTED` + 1 stands for "more than that"."""
+    return session.scalar(select(func.count()).select_from(rows.limit(MOST_COUNTED + 1).subquery())) or 0
 
 
 def skip(per_page: int = PER_PAGE) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, joinedload, selectinload
 
 from jobs.domain.instances import spent_dollars
@@ -13,7 +13,7 @@ from jobs.domain.models import Chunk, Input, Instance, Machine, Proof, Run
 from jobs.domain.states import BILLABLE, ENDED, RENTING
 
 LIVE = (RENTING, *BILLABLE)
-DAY_MS = 86_400_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 
 @dataclass(frozen=True)
@@ -27,25 +27,25 @@ class Spend:
 
 def spend(session: Session, now_ms: int) -> Spend:
     midnight = now_ms - now_ms % DAY_MS
-    columns = (
-        Instance.state,
-        Instance.rented_ms,
-        Instance.ended_ms,
-        Instance.dollars_per_hour,
-        Instance.reserved_dollars,
-    )
+    since = case((Instance.rented_ms > midnight, Instance.rented_ms), else_=midnight)
+    live = session.execute(
+        select(
+            func.sum(Instance.dollars_per_hour * (now_ms - since)) / HOUR_MS,
+            func.sum(Instance.reserved_dollars),
+            func.sum(Instance.dollars_per_hour),
+        ).where(Instance.state.in_(BILLABLE), Instance.rented_ms.is_not(None))
+    ).one()
     # Two selects, each by its own index: an OR over both would read the table.
-    live = session.execute(select(*columns).where(Instance.state.in_(BILLABLE))).all()
-    ended = session.execute(
-        select(*columns).where(
-            Instance.created_ms > midnight - 2 * DAY_MS, Instance.state.in_(ENDED), Instance.ended_ms >= midnight
+    ended = session.scalar(
+        select(func.sum(Instance.dollars_per_hour * (Instance.ended_ms - since)) / HOUR_MS).where(
+            Instance.created_ms > midnight - 2 * DAY_MS,
+            Instance.state.in_(ENDED),
+            Instance.ended_ms >= midnight,
+            Instance.rented_ms.is_not(None),
         )
-    ).all()
-    today = 0.0
-    for _, rented, end, price, _ in (*live, *ended):
-        if rented is not None:
-            today += price * max(0, (end or now_ms) - max(rented, midnight)) / 3_600_000
-    return Spend(today, sum(row.reserved_dollars for row in live), sum(row.dollars_per_hour for row in live))
+    )
+    today, reserved, per_hour = (value or 0.0 for value in live)
+    return Spend(today + (ended or 0.0), reserved, per_hour)
 
 
 def cost(instances: Iterable[Instance], now_ms: int) -> float:
@@ -65,6 +65,23 @@ def what(run: Run) -> str:
     if run.inputs.get("circuit"):
         return str(run.inputs["circuit"])
     return run.zkey.name if run.zkey else "own key"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run measured, None where it did not (yet), or where an older version did not keep it."""
+
+    proofs_per_hour: float | None = None
+    low: float | None = None
+    high: float | None = None
+    dollars_per_proof: float | None = None
+
+
+def measured(run: Run) -> Measured:
+    result = run.result or {}
+    rate = result.get("proofs_per_hour") or None
+    low, high = result.get("proofs_per_hour_low"), result.get("proofs_per_hour_high")
+    return Measured(rate, low, high, result.get("dollars_per_proof"))
 
 
 def machines_of(session: Session, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Machine]:

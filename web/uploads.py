@@ -78,7 +78,7 @@ class Multipart:
             try:
                 event = self._decoder.next_event()
             except ValueError as error:
-                raise BadUpload(f"the upload can't be read: {error}") from error
+                raise BadUpload(f"the upload broke off, or is no form of ours ({error}); send it again") from error
             if not isinstance(event, NeedData):
                 return event
             data = self._stream.read(READ_BYTES)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from flask import Flask, request, url_for
+from flask import Flask, g, request, url_for
 from markupsafe import Markup
 
 from web import charts, queries, scope
@@ -60,6 +60,9 @@ class Site(Flask):
 
     jinja_options = {"finalize": f.finalize, "trim_blocks": True, "lstrip_blocks": True}  # noqa: RUF012 - as Flask has it
 
+    def log_exception(self, exc_info: Any) -> None:
+        """Nothing: the page of error 500 logs the trace, once and with its id."""
+
 
 def attach(app: Flask) -> None:
     environment = app.jinja_env
@@ -84,6 +87,7 @@ def attach(app: Flask) -> None:
         what=queries.what,
         plus_minus=f.plus_minus,
         spent=queries.cost,
+        measured=queries.measured,
         with_query=with_query,
         interval_bar=charts.interval_bar,
         span_bar=charts.span_bar,
@@ -94,12 +98,20 @@ def attach(app: Flask) -> None:
 
     environment.globals["asset"] = asset
 
+    environment.globals["spend"] = spend
+
     @app.context_processor
     def shared() -> dict[str, Any]:
         here = UNDER.get(request.blueprint or "", request.blueprint) if request else None
         user = scope.user()
-        spend = queries.spend(scope.db(), scope.now_ms()) if user else None
-        return {"user": user, "navigation": NAVIGATION, "here": here, "now_ms": scope.now_ms(), "spend": spend}
+        return {"user": user, "navigation": NAVIGATION, "here": here, "now_ms": scope.now_ms()}
+
+
+def spend() -> queries.Spend:
+    """What was spent today; read once a request, and only where a template asks."""
+    if "spend" not in g:
+        g.spend = queries.spend(scope.db(), scope.now_ms())
+    return cast(queries.Spend, g.spend)
 
 
 def with_query(**changes: Any) -> str:

@@ -1,4 +1,4 @@
-"""Pages, sizes and the driver for the screenshots. `python -m tests.browser.shots FOLDER [word ...]` takes them by hand."""
+"""Pages, sizes and the driver for the pictures. By hand: `python -m tests.browser.shots FOLDER [word ...]`."""
 
 from __future__ import annotations
 
@@ -34,17 +34,38 @@ def pages(fleet: Fleet) -> dict[str, str]:
     run, instance = fleet.runs, fleet.instances
     done = instance["destroyed"]
     return {
-        "overview": "/", "runs": "/runs", "runs-filtered": "/runs?state=broken", "runs-nothing": "/runs?state=passed&by=nobody",
-        "run-active": f"/runs/{run['active']}", "run-passed": f"/runs/{run['passed']}", "run-broken": f"/runs/{run['broken']}",
-        "run-failed": f"/runs/{run['failed']}", "run-queued": f"/runs/{run['queued']}", "run-hostile": f"/runs/{fleet.hostile_run}",
-        "proofs": f"/runs/{run['passed']}/proofs", "instance-benchmarking": f"/instances/{instance['benchmarking']}",
-        "instance-destroyed": f"/instances/{done}", "instance-hostile": f"/instances/{fleet.hostile_instance}",
-        "instance-force": f"/instances/{instance['ready']}/force", "artifacts": f"/instances/{done}/artifacts",
-        "offers": "/offers", "new-run": "/runs/new", "new-run-own": f"/runs/new?source=own&zkey_id={fleet.zkey}&offer=offer-48801",
-        "archive": "/archive", "lines": f"/archive/{done}/bench", "lines-gap": f"/archive/{fleet.gaps}/bench?from=501",
-        "machines": "/machines", "inputs": "/inputs", "queues": "/queues", "audit": "/audit", "settings": "/settings", "users": "/users",
-        "search": "/search?q=27", "search-nothing": "/search?q=zzz", "not-found": "/runs/0000",
-    }  # fmt: skip
+        "overview": "/",
+        "runs": "/runs",
+        "runs-filtered": "/runs?state=broken",
+        "runs-nothing": "/runs?state=passed&by=nobody",
+        "run-active": f"/runs/{run['active']}",
+        "run-passed": f"/runs/{run['passed']}",
+        "run-broken": f"/runs/{run['broken']}",
+        "run-failed": f"/runs/{run['failed']}",
+        "run-queued": f"/runs/{run['queued']}",
+        "run-hostile": f"/runs/{fleet.hostile_run}",
+        "proofs": f"/runs/{run['passed']}/proofs",
+        "instance-benchmarking": f"/instances/{instance['benchmarking']}",
+        "instance-destroyed": f"/instances/{done}",
+        "instance-hostile": f"/instances/{fleet.hostile_instance}",
+        "instance-force": f"/instances/{instance['ready']}/force",
+        "artifacts": f"/instances/{done}/artifacts",
+        "offers": "/offers",
+        "new-run": "/runs/new",
+        "new-run-own": f"/runs/new?source=own&zkey_id={fleet.zkey}&offer=offer-48801",
+        "archive": "/archive",
+        "lines": f"/archive/{done}/bench",
+        "lines-gap": f"/archive/{fleet.gaps}/bench?from=501",
+        "machines": "/machines",
+        "inputs": "/inputs",
+        "queues": "/queues",
+        "audit": "/audit",
+        "settings": "/settings",
+        "users": "/users",
+        "search": "/search?q=27",
+        "search-nothing": "/search?q=zzz",
+        "not-found": "/runs/0000",
+    }
 
 
 @dataclass
@@ -90,8 +111,57 @@ def watched(running: Browser, width: int, theme: str, state: object = None) -> W
     return Watched(context)
 
 
-def main(folder: Path, words: list[str]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+# Text whose colour stands out from what lies behind it by less than WCAG AA asks: [ratio, words].
+CONTRAST = """
+() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (text) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = text;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (c) => {
+    const [r, g, b] = c.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const c = rgba(getComputedStyle(e).backgroundColor);
+      if (c[3] > 250) return c;
+    }
+    return [255, 255, 255, 255];
+  };
+  const bad = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const words = [...element.childNodes].filter((n) => n.nodeType === 3).map((n) => n.textContent.trim()).join("");
+    if (!words || !element.checkVisibility() || element.closest("svg, option, :disabled")) continue;
+    const style = getComputedStyle(element);
+    const [a, b] = [light(rgba(style.color)), light(behind(element))].sort((x, y) => y - x);
+    const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < (large ? 3 : 4.5)) bad.push([Math.round(ratio * 100) / 100, words.slice(0, 40)]);
+  }
+  return bad.slice(0, 5);
+}
+"""
+
+
+@dataclass
+class Stage:
+    """The served, seeded site and a signed-in browser's cookies."""
+
+    address: str
+    fleet: Fleet
+    browser: Browser
+    cookies: object
+
+
+@contextmanager
+def stage() -> Iterator[Stage]:
+    """Real S3, Valkey, gunicorn and Chromium around a seeded database."""
     with tempfile.TemporaryDirectory(prefix="pf-") as temporary:
         root = Path(temporary)
         for name in ("s3", "valkey", "state"):
@@ -101,29 +171,33 @@ def main(folder: Path, words: list[str]) -> None:
             _, fleet = seeded(settings, with_bytes=True)
             with served(settings) as address:
                 first = watched(running, 1440, "light")
-                page = first.page()
-                page.goto(f"{address}/sign-in")
-                page.screenshot(path=folder / "sign-in.1440.light.png")
-                sign_in(page, address)
-                state = first.context.storage_state()
-                for theme in THEMES:
-                    for width in WIDTHS:
-                        one = watched(running, width, theme, state)
-                        for name, path in pages(fleet).items():
-                            if words and not any(word in f"{name}.{width}.{theme}" for word in words):
-                                continue
-                            page = one.page()
-                            page.goto(address + path)
-                            page.wait_for_timeout(900 if "active" in name or "benchmarking" in name else 150)
-                            wide = page.evaluate(
-                                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-                            )
-                            page.screenshot(path=folder / f"{name}.{width}.{theme}.png", full_page=width < 2000)
-                            page.close()
-                            if wide > 0:
-                                print(f"{name} {width}: {wide} px too wide")
-                        for complaint in one.complaints:
-                            print(f"{width} {theme}: {complaint}")
+                sign_in(first.page(), address)
+                yield Stage(address, fleet, running, first.context.storage_state())
+
+
+def look(stage: Stage, one: Watched, name: str, path: str, picture: Path) -> list[str]:
+    """Open a page, keep its picture, and say what is wrong with it."""
+    page = one.page()
+    page.goto(stage.address + path)
+    page.wait_for_timeout(700 if "active" in name or "benchmarking" in name else 50)
+    page.screenshot(path=picture, full_page=(page.viewport_size or {"width": 0})["width"] < 2000)
+    wide = page.evaluate(OVERFLOW)
+    wrong = [f"{picture.stem}: {wide} px too wide"] if wide > 0 else []
+    wrong += [f"{picture.stem}: contrast {ratio} of {words!r}" for ratio, words in page.evaluate(CONTRAST)]
+    page.close()
+    return wrong
+
+
+def main(folder: Path, words: list[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with stage() as staged:
+        for theme in THEMES:
+            for width in WIDTHS:
+                one = watched(staged.browser, width, theme, staged.cookies)
+                for name, path in pages(staged.fleet).items():
+                    if not words or any(word in f"{name}.{width}.{theme}" for word in words):
+                        print(*look(staged, one, name, path, folder / f"{name}.{width}.{theme}.png"), sep="\n", end="")
+                print(*(f"{width} {theme}: {complaint}" for complaint in one.complaints), sep="\n")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,19 @@ from web import format as f
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, "–"), (0, "$0.00"), (11.4, "$11.40"), (1204, "$1,204.00"), (0.074, "$0.074"), (0.0054, "$0.0054"), (0.6, "$0.60"),
-        (0.999, "$1.00"), (0.000001, "< $0.00001"), (-2.5, "-$2.50"), (0.4, "$0.40"),
+        (None, "–"),
+        (0, "$0.00"),
+        (11.4, "$11.40"),
+        (1204, "$1,204.00"),
+        (0.074, "$0.074"),
+        (0.0054, "$0.0054"),
+        (0.6, "$0.60"),
+        (0.999, "$1.00"),
+        (0.000001, "< $0.00001"),
+        (-2.5, "-$2.50"),
+        (0.4, "$0.40"),
     ],
-)  # fmt: skip
+)
 def test_money_is_what_a_person_can_weigh(value: float | None, text: str) -> None:
     assert f.money(value) == text
 
@@ -19,10 +28,17 @@ def test_money_is_what_a_person_can_weigh(value: float | None, text: str) -> Non
 @pytest.mark.parametrize(
     ("ms", "text"),
     [
-        (850, "850 ms"), (4200, "4.2 s"), (41_000, "41 s"), (229_000, "3 min 49 s"), (60_000, "1 min"), (7_800_000, "2 h 10 min"),
-        (273_600_000, "3 d 4 h"), (None, "–"), (9_960, "10 s"),
+        (850, "850 ms"),
+        (4200, "4.2 s"),
+        (41_000, "41 s"),
+        (229_000, "3 min 49 s"),
+        (60_000, "1 min"),
+        (7_800_000, "2 h 10 min"),
+        (273_600_000, "3 d 4 h"),
+        (None, "–"),
+        (9_960, "10 s"),
     ],
-)  # fmt: skip
+)
 def test_duration(ms: float | None, text: str) -> None:
     assert f.duration(ms) == text
 

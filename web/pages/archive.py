@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from flask import Blueprint, abort, redirect, render_template, request, url_for
-from sqlalchemy import Select, exists, func, select
+from sqlalchemy import Select, exists, select
 from sqlalchemy.orm import defer, joinedload
 from werkzeug.wrappers import Response
 
@@ -53,7 +53,7 @@ def _filtered() -> Select[Instance]:
 def page() -> str:
     session = scope.db()
     query = _filtered()
-    total = session.scalar(query.with_only_columns(func.count(Instance.id)))
+    total = paging.count(session, query.with_only_columns(Instance.id))
     rows = session.scalars(
         query.options(
             defer(Instance.agent_manifest),

@@ -32,7 +32,7 @@ def list_page() -> str:
         query = query.where(Run.created_by == by)
     if machine := paging.arg("machine"):
         query = query.where(Run.id.in_(select(Instance.run_id).where(Instance.machine_id == machine)))
-    total = session.scalar(query.with_only_columns(func.count(Run.id)))
+    total = paging.count(session, query.with_only_columns(Run.id))
     rows = session.scalars(
         queries.with_parts(query)
         .order_by(order.apply(COLUMNS), Run.id)
