@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -27,11 +28,20 @@ class ValkeyServer:
         command = [str(get_binary_path()), "--port", "0", "--unixsocket", str(self.socket), "--save", ""]
         self.process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not self.socket.exists():
+        while not self._answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError("valkey did not start")
             time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        """The file is there a moment before anybody listens at it."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                probe.connect(str(self.socket))
+            except OSError:
+                return False
+        return True
 
     def kill(self) -> None:
         if self.process is not None:
