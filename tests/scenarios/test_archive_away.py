@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from jobs.domain.states import DESTROYED, DESTROYING, VERDICTS
-from tests.scenarios.runs import Asked, ask
+from tests.scenarios.runs import FIXTURE, Asked, ask, the_key
 from tests.scenarios.world import PATIENCE, World
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(600)]
 
 AWAY_S = 60
+BN254 = FIXTURE.parent / "bn254_chain1k"
 
 
 def not_destroyed(asked: Asked) -> None:
@@ -46,8 +47,12 @@ def test_stopped_for_a_minute_while_fetching_and_while_proving(world: World) -> 
     """Stopped by its supervisor: connections are refused. Nobody has the key in the cache yet."""
     second = ask(world, 40)
     second.proves(1)
-    first = ask(world, 6, circuit="chain/700/bls12381")
-    first.reaches("renting", "loading", "fetching", budget_s=120)
+    key, witness = (
+        the_key(world, kind, (BN254 / name).read_bytes())
+        for kind, name in (("zkey", "circuit.zkey"), ("wtns", "witness.wtns"))
+    )
+    first = ask(world, 2, zkey_id=key.id, witness_ids=[witness.id])
+    first.reaches("renting", "loading", "fetching", budget_s=60)
     with world.stopped("weed"):
         world.goes_on(AWAY_S - 15, lambda: not_destroyed(first))  # it took 15 s to leave
     back = world.context.now_ms()
