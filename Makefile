@@ -16,7 +16,7 @@ demo: $(VENV)/.control ## start everything, benchmark this machine, stay up (ARG
 	@PROVEFLEET_STATE_DIR="$${PROVEFLEET_STATE_DIR:-$(CURDIR)/.provefleet}" $(BIN)/provefleet demo $(ARGS)
 
 test: $(VENV)/.dev ## the core tests, under 8 minutes; lists at the end what was skipped and why
-	$(BIN)/python -m pytest -rs -m "not browser and not images and not crash" $(ARGS)
+	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m "not browser and not images and not crash" $(ARGS)
 
 test-crash: $(VENV)/.dev ## the longer faults against the running stack, 6 minutes
 	$(BIN)/python -m pytest -rs -m crash $(ARGS)
@@ -24,6 +24,9 @@ test-crash: $(VENV)/.dev ## the longer faults against the running stack, 6 minut
 test-images: $(VENV)/.dev ## build the images and run the demo inside (root, buildah and debootstrap), 8 minutes
 	@./tests/images/install
 	$(BIN)/python -m pytest -rs -m images tests/images $(ARGS)
+
+test-browser: $(VENV)/.dev ## every page in headless Chromium, in four sizes, light and dark
+	$(BIN)/python -m pytest -rs -m browser tests/browser $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, the arrows between the rooms, mypy
 	$(BIN)/ruff check .

@@ -14,6 +14,13 @@ from tests.fakes.s3 import running_s3
 from tests.fakes.valkey import ValkeyServer, running_valkey
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With two workers (`-n 2 --dist loadgroup`) a file stays together, and so do all scenarios: one running stack."""
+    for item in items:
+        here = item.path.relative_to(Path(__file__).parent)
+        item.add_marker(pytest.mark.xdist_group("scenarios" if here.parts[0] == "scenarios" else str(here)))
+
+
 @pytest.fixture(scope="session")
 def s3_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Config]:
     """A running SeaweedFS with an empty bucket. Tests share it: use ids of your own in keys."""
