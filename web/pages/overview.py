@@ -75,7 +75,12 @@ def _needs(session: Session, now: int) -> list[Need]:
     # As an expression, so that the index on the time is taken and not the one on the state, which holds all of history.
     recent_only = func.coalesce(Run.state, "")
     needs = [
-        Need("bad", f"{queries.what(run)} is {run.state}: {run.reason}", f"/runs/{run.id}", "Open the run")
+        Need(
+            "bad",
+            f"{queries.what(run)} is {run.state}: {run.reason or 'no reason was recorded'}",
+            f"/runs/{run.id}",
+            "Open the run",
+        )
         for run in session.scalars(
             queries.with_parts(select(Run))
             .where(Run.created_ms > day_ago, recent_only.in_(("broken", "failed")))
