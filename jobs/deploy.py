@@ -94,6 +94,8 @@ def _rented(context: Context, claim: Claim, provider_id: str, how: str) -> None:
         )
         if moved and (run is None or run.state != ACTIVE):
             fail(context, session, instance, "the run ended while the machine was being rented", "deploy")
+    # What is rented has left the market: the list of offers should say so at once.
+    context.enqueue("scan_offers", instance.provider, now)
 
 
 def _find(context: Context, instance: Instance) -> tuple[bool, ProviderInstance | None]:

@@ -54,7 +54,10 @@ def _step(context: Context, claim: Claim, instance: Instance) -> None:
         return
     apart = instance.absent_ms is None or context.now_ms() - instance.absent_ms >= APART_MS
     _count(context, claim, absent=instance.absent_lists + 1 if apart else instance.absent_lists)
-    if not _destroyed(context, claim):
+    if _destroyed(context, claim):
+        # What was rented can be rented again: the list of offers should say so at once.
+        context.enqueue("scan_offers", instance.provider, context.now_ms())
+    else:
         claim.release(wake_in_s=APART_MS / 1000)
 
 
