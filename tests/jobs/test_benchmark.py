@@ -229,7 +229,7 @@ def test_a_worker_that_comes_back_after_its_claim_changes_nothing(scene: Scene) 
     assert (before[1].state, before[1].claim_token, before[2]) == (after[1].state, after[1].claim_token, after[2])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_jobs_twice_and_in_any_order_leave_the_same(scene: Scene, seed: int) -> None:
     """At-least-once delivery: every job of every attempt, shuffled, again and again."""
     from jobs.collect import collect_logs

@@ -51,7 +51,7 @@ def machine(scene: Scene, run_id: str) -> Agent:
     return agent
 
 
-@pytest.mark.parametrize("flush", [False, True], ids=["calm", "flushall"])
+@pytest.mark.parametrize(("database", "flush"), [("postgresql", False), ("sqlite", True)], indirect=["database"])
 def test_a_run_through_a_real_worker(live: Scene, flush: bool) -> None:
     run_id = live.request()
 

@@ -45,6 +45,7 @@ def test_of_many_that_start_at_once_one_leads(context: Context, make_context: Ca
         assert sum(pool.map(race, range(6))) == 1
 
 
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_two_processes(scene: Scene) -> None:
     program = "import sys; from tests.jobs.crash import context_of; from jobs.reconcile import lead\n"
     program += "print(lead(context_of(sys.argv[1]), sys.argv[2]))"
