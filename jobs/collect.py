@@ -160,8 +160,15 @@ def _without_archive(context: Context, claim: Claim, instance: Instance, error: 
     with context.sessions() as session:
         run = session.get(Run, instance.run_id) if instance.run_id else None
     patience_ms = (run.lease_s if run else context.settings.lease_s) * 1000
-    if context.now_ms() - instance.state_ms < patience_ms:
+    now = context.now_ms()
+    if now - instance.state_ms < patience_ms:
         _note(context, instance, "archive.unavailable", error)
+        with transaction(context) as session:
+            mine = claim.mine(session)
+            if isinstance(mine, Instance):
+                # The machine could not ship either: once the archive is back it gets its time again.
+                again = now + context.settings.evidence_deadline_s * 1000
+                mine.evidence_deadline_ms = min(instance.state_ms + patience_ms, again)
         claim.release(wake_in_s=5)
         return
     gap = f"the archive could not be reached for {patience_ms // 1000} s: {error}"

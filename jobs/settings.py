@@ -47,6 +47,7 @@ class Settings(BaseSettings):
     s3_secret_access_key: SecretStr = SecretStr("")
     s3_public_endpoint: str = ""
     site_bind: str = ""
+    site_url: str = ""
     agent_bind: str = ""
     public_url: str = ""
     vast_api_key: SecretStr = SecretStr("")
@@ -75,7 +76,7 @@ class Settings(BaseSettings):
             raise ValueError(f"{value!r} is not HOST:PORT, such as 127.0.0.1:8000")
         return value
 
-    @field_validator("s3_endpoint", "s3_public_endpoint", "public_url", "vast_url")
+    @field_validator("s3_endpoint", "s3_public_endpoint", "public_url", "site_url", "vast_url")
     @classmethod
     def _web_address(cls, value: str) -> str:
         if value and not value.startswith(("http://", "https://")):

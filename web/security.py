@@ -90,7 +90,12 @@ def check_host() -> None:
     """
     host = urlsplit(f"//{request.host}").hostname or ""
     settings = scope.context().settings
-    known = {"localhost", urlsplit(f"//{settings.site_bind}").hostname, urlsplit(settings.public_url).hostname}
+    known = {
+        "localhost",
+        urlsplit(f"//{settings.site_bind}").hostname,
+        urlsplit(settings.site_url).hostname,
+        urlsplit(settings.public_url).hostname,
+    }
     if host in known or host.endswith(".localhost"):
         return
     try:

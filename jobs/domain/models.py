@@ -171,7 +171,7 @@ class Run(Claimed, Base):
     created_by: Mapped[str] = mapped_column(String(64))
     created_ms: Mapped[int] = mapped_column(index=True)
     started_ms: Mapped[int | None]
-    ended_ms: Mapped[int | None]
+    ended_ms: Mapped[int | None] = mapped_column(index=True)
     zkey: Mapped[Input | None] = relationship()
     instances: Mapped[list[Instance]] = relationship(back_populates="run", order_by="Instance.created_ms")
 

@@ -33,9 +33,9 @@ class Snapshot:
     @property
     def where(self) -> str:
         """The step it is at, in a word or two."""
-        if self.state in VERDICTS and not self.over:
+        if self.instance != "none" and (self.state in VERDICTS or self.instance not in ENDED):
             return self.instance
-        return (self.instance if self.instance not in ("none", *ENDED) else self.stage) or self.state
+        return self.stage or self.state
 
     def why_not_well(self) -> str:
         """Empty when the run went as it should, from the first proof to the last byte of evidence."""

@@ -22,14 +22,21 @@ STORE_DEADLINE_S = 60.0
 
 def database(settings: Settings) -> dict[str, Any]:
     """Schema at its newest revision; the one-time password of the admin when this made one."""
-    from jobs.domain import db
+    from jobs.context import Context
+    from jobs.domain import controller, db
     from jobs.domain.users import ensure_first_admin
 
     try:
         db.migrate(settings)
         password = ensure_first_admin(settings)
+        # Before any process could need it: two that made one at the same moment would be strangers to each other.
+        context = Context(settings)
+        with db.writing(context.sessions) as session:
+            controller.controller_id(session, context)
     except db.DatabaseUnavailable as error:
         raise ServiceError("the database can't be used", str(error), "See docs/operations.md, Database") from error
+    except controller.ControllerMismatch as error:
+        raise ServiceError("database and state folder differ", str(error), "See PROVEFLEET_STATE_DIR") from error
     return {"step": "database", "password": password}
 
 

@@ -149,6 +149,7 @@ def upgrade() -> None:
     )
     with op.batch_alter_table('runs', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_runs_created_ms'), ['created_ms'], unique=False)
+        batch_op.create_index(batch_op.f('ix_runs_ended_ms'), ['ended_ms'], unique=False)
         batch_op.create_index(batch_op.f('ix_runs_state'), ['state'], unique=False)
         batch_op.create_index(batch_op.f('ix_runs_wake_at_ms'), ['wake_at_ms'], unique=False)
 
@@ -306,6 +307,7 @@ def downgrade() -> None:
     with op.batch_alter_table('runs', schema=None) as batch_op:
         batch_op.drop_index(batch_op.f('ix_runs_wake_at_ms'))
         batch_op.drop_index(batch_op.f('ix_runs_state'))
+        batch_op.drop_index(batch_op.f('ix_runs_ended_ms'))
         batch_op.drop_index(batch_op.f('ix_runs_created_ms'))
 
     op.drop_table('runs')
