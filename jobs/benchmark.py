@@ -119,7 +119,7 @@ def _settle(context: Context, claim: Claim, instance_id: str) -> bool:
     ended = bool(progress.get("ended")) and progress.get("round", 1) == instance.round
     if any(p.received_ms is not None and p.verdict == "" for p in proofs) or not proofs:
         return False
-    if not ended and any(p.received_ms is None for p in proofs):
+    if not ended and any(p.received_ms is None or rules.is_unexplained(p.verdict, p.reason) for p in proofs):
         return False
     rate = _rate(run, proofs)
     verdict = rules.decide(

@@ -48,6 +48,8 @@ NORMAL_95 = 1.645
 
 # The prover's own words for an input that can't be proved with (`gpu.errors`): the machine is not to blame.
 INPUT_ERRORS = ("bad_file", "witness_refused", "refused")
+# Its word for a daemon that died or does not answer: how it ended is told a moment after the last proof.
+DAEMON_ERROR = "daemon_failed"
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,11 @@ def _died(exit_code: int | None, signal: str, error: str) -> str:
     if exit_code not in (0, 1, None):
         return f"the prover ended with exit code {exit_code}"
     return ""
+
+
+def is_unexplained(verdict: str, reason: str) -> bool:
+    """True for a proof that failed for the death of the daemon: the verdict waits until it is told how."""
+    return verdict == "error" and reason.split(":")[0] == DAEMON_ERROR
 
 
 def _first_line(text: str) -> str:
