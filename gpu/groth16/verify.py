@@ -9,6 +9,7 @@ beta) e(sum of public IC, gamma) e(C, delta).
 from __future__ import annotations
 
 import secrets
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -139,8 +140,19 @@ def _arkworks(key: VerificationKey, weights: list[int], ic: list[int], proofs: l
     return bool(GT.pairing_check(left, right))
 
 
+def _import_py_ecc() -> Any:
+    """py_ecc raises Python's recursion limit to 100,000 when imported. Put back at once: with it, a hostile JSON
+    text that is nested deeply enough overflows the C stack and ends the whole process.
+    """
+    limit = sys.getrecursionlimit()
+    from py_ecc import optimized_bn128
+
+    sys.setrecursionlimit(limit)
+    return optimized_bn128
+
+
 def _py_ecc(key: VerificationKey, weights: list[int], ic: list[int], proofs: list[Proof]) -> bool:
-    from py_ecc import optimized_bn128 as bn
+    bn = _import_py_ecc()
 
     def one(point: Point) -> Any:
         return bn.Z1 if point is None else (bn.FQ(point[0]), bn.FQ(point[1]), bn.FQ(1))

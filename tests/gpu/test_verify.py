@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import random
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -174,3 +176,15 @@ def test_a_batch_is_not_fooled_by_errors_that_cancel(curve: Curve) -> None:
     key = load_vkey(vkey)
     statements = [(parse_public(values, key), parse_proof(value, curve)) for values, value in items]
     assert not _all_hold(key, statements)
+
+
+def test_a_verification_leaves_no_raised_recursion_limit_behind() -> None:
+    """py_ecc raises it to 100,000 when imported: hostile JSON would then crash the process instead of being refused."""
+    folder = SNARKJS_FIXTURES["bn254"]
+    script = (
+        "import json, sys; from gpu.groth16.verify import verify_independent as v; "
+        f"a = [json.load(open(f'{folder}/{{n}}.json')) for n in ('vkey', 'public', 'proof')]; v(*a)\n"
+        "try: json.loads('[' * 10**6)\nexcept RecursionError: print('refused', sys.getrecursionlimit())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "refused 1000\n", done.stderr
