@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q --no-input
 COMPILE := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: help demo test test-browser test-crash test-images lint lock clean
+.PHONY: help demo test test-browser test-prover test-crash test-images lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -16,7 +16,10 @@ demo: $(VENV)/.control ## start everything, benchmark this machine, stay up (ARG
 	@PROVEFLEET_STATE_DIR="$${PROVEFLEET_STATE_DIR:-$(CURDIR)/.provefleet}" $(BIN)/provefleet demo $(ARGS)
 
 test: $(VENV)/.dev ## the core tests, under 8 minutes; lists at the end what was skipped and why
-	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m "not browser and not images and not crash" $(ARGS)
+	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m "not browser and not images and not crash and not prover" $(ARGS)
+
+test-prover: $(VENV)/.dev ## the long tests of the prover: every operation, malformed files, daemon and bench; 10 minutes
+	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m prover tests/gpu $(ARGS)
 
 test-crash: $(VENV)/.dev ## the longer faults against the running stack, 6 minutes
 	$(BIN)/python -m pytest -rs -m crash $(ARGS)

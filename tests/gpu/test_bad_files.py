@@ -20,6 +20,8 @@ from gpu.groth16.zkey import inspect_zkey
 from tests.gpu import mutants
 from tests.gpu.conftest import SNARKJS_FIXTURES, Files
 
+pytestmark = pytest.mark.prover
+
 LIMIT_S = 5
 
 

@@ -21,6 +21,8 @@ from gpu.groth16.formats import vkey_from_zkey
 from gpu.groth16.verify import verify_many
 from tests.gpu.conftest import SMALL_N, SNARKJS_FIXTURES, Files
 
+pytestmark = pytest.mark.prover
+
 
 def bench(files: Files, *options: object, proofs: int = 4, wtns: list[Path] | None = None) -> list[str]:
     command = [sys.executable, "-m", "provefleet", "bench", "--zkey", str(files.zkey), "--proofs", str(proofs)]

@@ -16,6 +16,8 @@ from gpu.curve.params import Curve
 from tests.gpu.kernels import every_sum
 from tests.gpu.points import outside_subgroup
 
+pytestmark = pytest.mark.prover
+
 
 @pytest.fixture(params=[1, 2], ids=["g1", "g2"])
 def group(request: pytest.FixtureRequest, curve: Curve) -> KernelGroup:

@@ -24,6 +24,8 @@ from gpu.groth16.formats import vkey_from_zkey
 from gpu.groth16.verify import verify_independent
 from tests.gpu.conftest import Files
 
+pytestmark = pytest.mark.prover
+
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[OwnDaemon]:

@@ -14,6 +14,8 @@ from gpu.field.kinds import FIELDS, KernelField
 from gpu.field.tower import Fp, Fp2
 from tests.gpu.kernels import N_RESULTS, every_operation
 
+pytestmark = pytest.mark.prover
+
 KINDS = list(FIELDS.values())
 
 

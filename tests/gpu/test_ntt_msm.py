@@ -16,6 +16,8 @@ from gpu.msm.plan import Msm, pack, small
 from gpu.ntt.domain import Domain
 from gpu.ntt.reference import evaluate
 
+pytestmark = pytest.mark.prover
+
 
 @pytest.mark.parametrize("size", [2, 4, 8, 64])
 def test_transform_to_the_odd_coset(curve: Curve, size: int) -> None:
