@@ -21,6 +21,7 @@ from logs.wire import MAX_ARTIFACT_BYTES, MAX_ARTIFACTS_PER_INSTANCE
 PUT_TIMEOUT_S = 60.0
 EMERGENCY_S = 600.0
 POLL_S = 0.1
+ERROR_FILES = 10
 
 
 class Sealer:
@@ -32,10 +33,10 @@ class Sealer:
         self._artifacts = 0
 
     def upload_artifacts(self, folder: Path, round_number: int) -> None:
-        """The bench's own account of one round, and what it says of proofs that failed. Proofs and timings went
-        up as results, and the controller keeps them with its verdicts."""
+        """The bench's own account of one round, and what it says of the first proofs that failed. All results
+        went up already, and the controller keeps them with its verdicts; sealing has a deadline."""
         files = [(f"round-{round_number}/progress.jsonl", folder / "progress.jsonl")]
-        errors = sorted((folder / "proofs").glob("*/error.txt"))
+        errors = sorted((folder / "proofs").glob("*/error.txt"))[:ERROR_FILES]
         files += [(f"round-{round_number}/{error.parent.name}/error.txt", error) for error in errors]
         for name, path in files:
             if not path.is_file() or path.is_symlink() or self._orders.is_over():

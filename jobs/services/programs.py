@@ -33,7 +33,7 @@ class Program:
     env: dict[str, str] = field(default_factory=dict)
     cwd: Path | None = None
     ready: Callable[[], str] = ready.running
-    start_timeout_s: float = 40.0
+    start_timeout_s: float = 120.0
 
     @property
     def stop_wait_s(self) -> int:
