@@ -79,6 +79,30 @@ MARK = {
     "unstable": Status("Unstable", "attention"),
     "broken": Status("Broken", "bad"),
 }
+# What happened, in an operator's words; the kind itself is shown on hover, for whoever reads the code.
+EVENTS = {
+    "run.requested": "Asked for",
+    "run.stage": "Preparing:",
+    "run.tidied": "Tidied:",
+    "instance.intended": "Machine chosen:",
+    "instance.adopted": "Found and adopted:",
+    "instance.forced": "Destroyed by force:",
+    "agent.sealed": "The machine has shipped everything",
+    "benchmark.again": "Measured once more:",
+    "provider.unavailable": "The provider does not answer:",
+    "archive.unavailable": "The archive does not answer:",
+    "emergency.adopted": "Emergency upload taken in:",
+    "emergency.refused": "Emergency upload refused:",
+    "input.stored": "Input stored:",
+    "offers.scan_requested": "Scan asked for",
+    "offers.scanned": "Scanned:",
+    "offers.scan_failed": "Scan failed:",
+    "job.requeued": "Job put back on its queue",
+    "user.added": "User added:",
+    "user.role": "Role changed:",
+    "user.disabled": "User disabled:",
+    "user.enabled": "User enabled:",
+}
 TABLES = {"run": RUN, "instance": INSTANCE, "input": INPUT, "proof": PROOF, "evidence": EVIDENCE, "mark": MARK}
 
 
@@ -115,3 +139,8 @@ def progress_words(instance: Instance) -> str:
 def mark_status(machine: Machine) -> Status:
     """What a machine is remembered for: an empty mark that a run gave means that it passed."""
     return status("mark", machine.mark or ("good" if machine.mark_run_id else ""))
+
+
+def event_words(kind: str) -> str:
+    """What an event of this kind is called; one that has no words of its own is shown as it is."""
+    return EVENTS.get(kind, kind)

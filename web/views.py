@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from web import charts, queries, scope
 from web import format as f
-from web.status import instance_status, mark_status, run_status, status
+from web.status import event_words, instance_status, mark_status, run_status, status
 
 NAVIGATION = (
     # endpoint, word, icon, the role that sees it
@@ -78,6 +78,7 @@ def attach(app: Flask) -> None:
         short=f.short_id,
         visible=f.visible,
         significant=f.significant,
+        event=event_words,
     )
     environment.globals.update(
         status=status,

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from web import format as f
+from web.status import event_words
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -78,3 +84,14 @@ def test_no_character_can_hide(char: str) -> None:
 def test_times_out_of_range_do_not_raise() -> None:
     assert f.absolute(10**18).startswith("9999")
     assert f.absolute(-5).startswith("1970")
+
+
+def test_every_kind_of_event_has_words() -> None:
+    """Kinds are written where things happen: one without words would show an operator the code's own name."""
+    kinds = r'"((?:run|instance|agent|benchmark|provider|archive|emergency|input|offers|job|user)\.[a-z_]+)"'
+    written: set[str] = set()
+    for path in [*(ROOT / "jobs").rglob("*.py"), *(ROOT / "web").rglob("*.py")]:
+        written |= set(re.findall(kinds, path.read_text()))
+    others = {name for name in written if name.endswith((".page", ".html", ".log", ".lines", ".json"))}
+    shown_as_states = {"run.state", "instance.state"}
+    assert {kind for kind in written - others - shown_as_states if event_words(kind) == kind} == set()
