@@ -15,6 +15,7 @@ from jobs.services import foreground, state
 from jobs.services.errors import ServiceError
 from jobs.services.following import Bar, Snapshot, look
 from jobs.services.up import Interrupted, Stack, Started, listen_for_the_end
+from jobs.services.warming import Warming
 from jobs.settings import given_settings, load_settings
 
 CIRCUIT = "chain/4096/bls12381"
@@ -33,8 +34,12 @@ def run(*, once: bool, provider: str) -> int:
     started and prints a line of result; else it stays until Ctrl-C. 0 when all went well."""
     run_id = "none"
     stack: Stack | None = None
+    warming: Warming | None = None
     outcome = ""
     try:
+        state_dir = given_settings().state_dir
+        state.prepare(state_dir)
+        warming = Warming(state_dir, CIRCUIT.rpartition("/")[2])
         stack, started = _stack()
         demo = Demo(started, provider)
         run_id = demo.run_id
@@ -43,6 +48,9 @@ def run(*, once: bool, provider: str) -> int:
     except (ServiceError, Failed, Interrupted) as error:
         reason = str(error) or "stopped by the operator"
         outcome = f"demo: failed run={run_id} {' '.join(reason.split())}"
+    finally:
+        if warming:
+            warming.stop()
     well = outcome.startswith("demo: ok")
     if stack and not once and well:
         return foreground.watch_and_stop(stack)

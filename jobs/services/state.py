@@ -18,8 +18,8 @@ from jobs.services.known import FILE
 NEED_FREE_BYTES = 500 * 10**6
 LOCK = "up.lock"
 FOLDERS = ("log", "valkey", "weed")
-# What an `up` that gave up early may leave in a folder without services.json.
-MADE_FIRST = {LOCK, "run", *FOLDERS}
+# What an `up` or a demo that gave up early may leave in a folder without services.json.
+MADE_FIRST = {LOCK, "run", "cache", *FOLDERS}
 # In the environment of each program: the state folder that it works for.
 MARK = "PROVEFLEET_PROGRAM_OF"
 
