@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.shots import THEMES, WIDTHS, Stage, chromium, look, pages, stage, watched
 
@@ -86,12 +87,11 @@ def test_a_live_page_follows_and_says_so(staged: Stage) -> None:
     one = watched(staged.browser, 1440, "light", staged.cookies)
     page = one.page()
     page.goto(f"{staged.address}/runs/{staged.fleet.runs['active']}")
-    page.wait_for_function("document.querySelector('[data-stream] span').textContent === 'Live'")
+    # Not `wait_for_function`: it evaluates strings in the page, which the page's own CSP refuses.
+    expect(page.locator("[data-stream] span").first).to_have_text("Live")
     page.wait_for_selector("#tail .tail-row")
     before = page.locator("#part-head .money").first.inner_text()
-    page.wait_for_function(
-        "before => document.querySelector('#part-head .money').textContent !== before", arg=before, timeout=60_000
-    )
+    expect(page.locator("#part-head .money").first).not_to_have_text(before, timeout=60_000)
     assert one.complaints == []
 
 
