@@ -114,7 +114,14 @@ class Container:
         return [*self._buildah._argv, "run", "--isolation", "chroot", *flags, self.name, "--", *command]
 
     def run(self, *command: str, env: Mapping[str, str] = {}, mounts: Mapping[Path, str] = {}, timeout_s: float = 120):
-        return run(self.argv(list(command), env, mounts), timeout_s)
+        argv = self.argv(list(command), env, mounts)
+        done = run(argv, timeout_s)
+        # Now and then buildah loses all that a short-lived process printed. Every command here may run twice.
+        for _ in range(2):
+            if done.returncode or done.stdout:
+                break
+            done = run(argv, timeout_s)
+        return done
 
     def enter(self, *arguments: str, env: Mapping[str, str] = {}, mounts: Mapping[Path, str] = {}, timeout_s=120.0):
         """As `docker run IMAGE ARGUMENTS`: by the image's entrypoint."""
