@@ -8,7 +8,7 @@ from jobs.domain.instances import DestroyRefused, request_destroy
 from jobs.domain.runs import cancel_run
 from tests.scenarios import invariants
 from tests.scenarios.runs import ask
-from tests.scenarios.world import World
+from tests.scenarios.world import World, wait_for
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(300)]
 
@@ -39,6 +39,7 @@ def test_cancel_while_queued_and_destroy_by_force(world: World) -> None:
     queued = ask(world, MANY)
     assert cancel_run(world.context, queued.id, "ann", "a slip of the finger")
     forced.proves(2)
+    wait_for("the first lines of the bench", lambda: forced.text("bench"), 10)  # they leave within 2 s
     request_destroy(world.context, forced.instance().id, "ann", "it mines coins", force=True)
     row = forced.ends(60)
     assert row.state == "cancelled"
