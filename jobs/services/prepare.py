@@ -59,19 +59,10 @@ def redis(settings: Settings) -> dict[str, Any]:
 
 def archive(settings: Settings, deadline_s: float = STORE_DEADLINE_S) -> dict[str, Any]:
     """The bucket is there and takes an object of ours, written and read back."""
+    from jobs.context import Context
     from logs.errors import StoreError
-    from logs.store import S3Config, Store
 
-    store = Store(
-        S3Config(
-            endpoint=settings.s3_endpoint,
-            bucket=settings.s3_bucket,
-            region=settings.s3_region,
-            access_key_id=settings.s3_access_key_id,
-            secret_access_key=settings.s3_secret_access_key.get_secret_value(),
-            public_endpoint=settings.s3_public_endpoint,
-        )
-    )
+    store = Context(settings).store
     key = f"_probe/up-{secrets.token_hex(8)}"
     until = time.monotonic() + deadline_s
     while True:
