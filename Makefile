@@ -18,7 +18,7 @@ demo: $(VENV)/.control ## start everything, benchmark this machine, stay up (ARG
 test: $(VENV)/.dev ## the core tests, under 8 minutes; lists at the end what was skipped and why
 	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m "not browser and not images and not crash and not prover" $(ARGS)
 
-test-prover: $(VENV)/.dev ## the long tests of the prover: every operation, malformed files, daemon and bench; 10 minutes
+test-prover: $(VENV)/.cuda-build ## the long tests of the prover: every operation, malformed files, daemon and bench; 10 minutes
 	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m prover tests/gpu $(ARGS)
 
 test-crash: $(VENV)/.dev ## the longer faults against the running stack, 6 minutes
@@ -41,6 +41,9 @@ lock: ## write requirements/*.txt anew from pyproject.toml (needs uv)
 	$(COMPILE) pyproject.toml -o requirements/base.txt
 	$(COMPILE) pyproject.toml --extra control -o requirements/control.txt
 	$(COMPILE) pyproject.toml --extra control --extra dev -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --extra control --extra dev --extra cuda --extra cuda-build -o requirements/cuda-build.txt
+	$(COMPILE) pyproject.toml --extra cuda -o requirements/cuda.txt
+	$(COMPILE) pyproject.toml --extra control --extra bench -o requirements/bench.txt
 	echo "hatchling>=1.27" | $(COMPILE) - -o requirements/build.txt
 
 clean: ## remove .venv and the caches (not the state folder)
@@ -61,4 +64,15 @@ $(VENV)/.control: $(VENV)/.made requirements/control.txt requirements/build.txt 
 $(VENV)/.dev: $(VENV)/.control requirements/dev.txt
 	@echo "installing what the tests need into $(VENV)"
 	@$(PIP) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# The compiler of the GPU kernels, 800 MB: only what tests or builds kernels needs it.
+$(VENV)/.cuda-build: $(VENV)/.dev requirements/cuda-build.txt
+	@echo "installing what compiles GPU kernels into $(VENV)"
+	@$(PIP) --require-hashes -r requirements/cuda-build.txt
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.control requirements/bench.txt
+	@echo "installing the peers of the benchmarks into $(VENV)"
+	@$(PIP) --require-hashes -r requirements/bench.txt
 	@touch $@
