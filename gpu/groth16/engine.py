@@ -15,6 +15,7 @@ from typing import Any
 
 from gpu import memory
 from gpu.errors import BadFile, Refused
+from gpu.groth16.backend import Backend, CpuBackend
 from gpu.groth16.formats import proof_json, public_json
 from gpu.groth16.key import ProvingKey, load_key
 from gpu.groth16.prover import prove
@@ -103,6 +104,7 @@ class Engine:
         self.threads = threads or memory.usable_cpus()
         self.partition_workers = partition_workers
         self._pool = ThreadPoolExecutor(self.threads, "kernel")
+        self._backend: Backend = CpuBackend(self._pool, self.threads)
         self._slots = threading.BoundedSemaphore(partition_workers)
         self.keys = KeyStore(self._pool, self.threads, key_budget or memory.limit_bytes() // 2)
 
@@ -113,7 +115,7 @@ class Engine:
             started = time.perf_counter()
             key = self.keys.get(zkey)
             loaded = time.perf_counter()
-            proof, public, phases = prove(key, wtns, self._pool, self.threads, insecure_seed)
+            proof, public, phases = prove(key, wtns, self._backend, self._pool, self.threads, insecure_seed)
         timings = {
             "queue": round((started - begun) * 1000, 3),
             "load": round((loaded - started) * 1000, 3),
@@ -122,4 +124,5 @@ class Engine:
         return Done(proof_json(key.curve, proof), public_json(public), timings)
 
     def close(self) -> None:
+        self._backend.close()
         self._pool.shutdown(wait=False, cancel_futures=True)

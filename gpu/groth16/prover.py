@@ -21,13 +21,12 @@ from gpu.curve.reference import Point
 from gpu.errors import WitnessRefused
 from gpu.field.kinds import kernel_field
 from gpu.groth16 import own
+from gpu.groth16.backend import Backend, Synthesis
 from gpu.groth16.formats import Proof
 from gpu.groth16.key import ProvingKey
 from gpu.groth16.rows import accumulate_rows, first_not_reduced
 from gpu.groth16.wtns import open_wtns
 from gpu.msm.plan import Msm, pack, small
-from gpu.ntt.domain import domain
-from gpu.ntt.scalar import multiply, quotient_values
 
 
 @dataclass
@@ -42,17 +41,6 @@ class Timings:
         now = time.perf_counter()
         self.phases[phase] = round((now - self._since) * 1000, 3)
         self._since = now
-
-
-@dataclass(frozen=True)
-class Synthesis:
-    """A witness made ready: its values (plain, four words each), and a, b on the domain (Montgomery form)."""
-
-    wtns: str
-    witness: np.ndarray
-    public: list[int]
-    a: np.ndarray
-    b: np.ndarray
 
 
 def synthesise(key: ProvingKey, wtns: str, pool: Executor) -> Synthesis:
@@ -91,45 +79,22 @@ def synthesise(key: ProvingKey, wtns: str, pool: Executor) -> Synthesis:
     return Synthesis(wtns, witness, public[1:], a, b)
 
 
-def compute(key: ProvingKey, ready: Synthesis, pool: Executor, threads: int, blinding: tuple[int, int]) -> Proof:
-    """The proof, not yet checked. Uses up `ready`. `blinding` is (r, s), secret and used once."""
-    curve, w = key.curve, ready.witness
-    size = key.facts.domain_size
-    tables = domain(curve, size)
-    marker = tables.kind.marker
-    a, b, c = ready.a, ready.b, np.empty_like(ready.a)
-    multiply(marker, c, a, b, size)
-    moved = [pool.submit(tables.to_odd_coset, x) for x in (a, b, c)]
-    sums = [
-        Msm(group, points, scalars, pool, threads)
-        for group, points, scalars in (
-            (key.g2, key.b2, w),
-            (key.g1, key.a, w),
-            (key.g1, key.b1, w),
-            (key.g1, key.c, w[4 * (key.facts.n_public + 1) :]),
-        )
-    ]
-    for part in moved:
-        part.result()
-    quotient_values(marker, a, b, c, np.array([1, 0, 0, 0], np.uint64), size)
-    h = Msm(key.g1, key.h, a, pool, threads)
-    return _blind(key, [part.result() for part in (*sums, h)], blinding)
-
-
-def _blind(key: ProvingKey, sums: list[Point], blinding: tuple[int, int]) -> Proof:
-    """The proof from the sums over B2, A, B1, C and H: adds alpha, beta and the blinding terms."""
-    b2, a, b1, c, h = sums
+def compute(key: ProvingKey, ready: Synthesis, backend: Backend, blinding: tuple[int, int]) -> Proof:
+    """The proof, not yet checked: adds alpha, beta and the blinding terms to the back end's sums. Uses up
+    `ready`. `blinding` is (r, s), secret and used once.
+    """
+    sums = backend.sums(key, ready)
     r, s = blinding
     one, two, facts = reference.g1(key.curve), reference.g2(key.curve), key.facts
 
     def add_multiple(point: Point, base: Point, factor: int) -> Point:
         return one.add(point, small(key.g1, key.g1.encode([base]), [factor]))
 
-    pi_a = add_multiple(one.add(a, facts.alpha1), facts.delta1, r)
-    pi_b = two.add(two.add(b2, facts.beta2), small(key.g2, key.g2.encode([facts.delta2]), [s]))
-    with_beta = add_multiple(one.add(b1, facts.beta1), facts.delta1, s)
+    pi_a = add_multiple(one.add(sums.a, facts.alpha1), facts.delta1, r)
+    pi_b = two.add(two.add(sums.b2, facts.beta2), small(key.g2, key.g2.encode([facts.delta2]), [s]))
+    with_beta = add_multiple(one.add(sums.b1, facts.beta1), facts.delta1, s)
     tail = small(key.g1, key.g1.encode([pi_a, with_beta, facts.delta1]), [s, r, -r * s])
-    return Proof(pi_a, pi_b, one.add(one.add(c, h), tail))
+    return Proof(pi_a, pi_b, one.add(one.add(sums.c, sums.h), tail))
 
 
 def check(key: ProvingKey, ready: Synthesis, proof: Proof, pool: Executor, threads: int) -> None:
@@ -153,13 +118,13 @@ def draw_blinding(order: int, insecure_seed: str | None = None) -> tuple[int, in
 
 
 def prove(
-    key: ProvingKey, wtns: str, pool: Executor, threads: int, insecure_seed: str | None = None
+    key: ProvingKey, wtns: str, backend: Backend, pool: Executor, threads: int, insecure_seed: str | None = None
 ) -> tuple[Proof, list[int], dict[str, float]]:
     """A checked proof, its public values, and the milliseconds of synthesis, compute and verify."""
     timings = Timings()
     ready = synthesise(key, wtns, pool)
     timings.mark("synthesis")
-    proof = compute(key, ready, pool, threads, draw_blinding(key.curve.r, insecure_seed))
+    proof = compute(key, ready, backend, draw_blinding(key.curve.r, insecure_seed))
     timings.mark("compute")
     check(key, ready, proof, pool, threads)
     timings.mark("verify")

@@ -1,0 +1,88 @@
+"""Where the heavy part of a proof is done: one interface, and its implementation on the CPU.
+
+A back end turns a synthesised witness into the five sums of which a proof is made; whoever called it adds the
+blinding, which never leaves the host.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gpu.curve.reference import Point
+from gpu.groth16.key import ProvingKey
+from gpu.msm.plan import Msm
+from gpu.ntt.domain import domain
+from gpu.ntt.scalar import multiply, quotient_values
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """A witness made ready: its values (plain, four words each), and a, b on the domain (Montgomery form)."""
+
+    wtns: str
+    witness: np.ndarray
+    public: list[int]
+    a: np.ndarray
+    b: np.ndarray
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The multi-scalar sums over the key's points: B2 in G2, the others in G1."""
+
+    b2: Point
+    a: Point
+    b1: Point
+    c: Point
+    h: Point
+
+
+class Backend(Protocol):
+    """Anything that computes `Sums`. `name` is what PROVEFLEET_PROVER_BACKEND calls it."""
+
+    name: str
+
+    def sums(self, key: ProvingKey, ready: Synthesis) -> Sums:
+        """Uses up `ready`. ProverError when it can't be done."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class CpuBackend:
+    """The sums on this machine's cores, by a pool of threads that run kernels without the GIL."""
+
+    def __init__(self, pool: Executor, threads: int, name: str = "scalar") -> None:
+        self.name = name
+        self._pool = pool
+        self._threads = threads
+
+    def sums(self, key: ProvingKey, ready: Synthesis) -> Sums:
+        pool, w = self._pool, ready.witness
+        size = key.facts.domain_size
+        tables = domain(key.curve, size)
+        marker = tables.kind.marker
+        a, b, c = ready.a, ready.b, np.empty_like(ready.a)
+        multiply(marker, c, a, b, size)
+        moved = [pool.submit(tables.to_odd_coset, x) for x in (a, b, c)]
+        sums = [
+            Msm(group, points, scalars, pool, self._threads)
+            for group, points, scalars in (
+                (key.g2, key.b2, w),
+                (key.g1, key.a, w),
+                (key.g1, key.b1, w),
+                (key.g1, key.c, w[4 * (key.facts.n_public + 1) :]),
+            )
+        ]
+        for part in moved:
+            part.result()
+        quotient_values(marker, a, b, c, np.array([1, 0, 0, 0], np.uint64), size)
+        h = Msm(key.g1, key.h, a, pool, self._threads)
+        return Sums(*(part.result() for part in (*sums, h)))
+
+    def close(self) -> None:
+        """Nothing: the pool is its owner's."""
