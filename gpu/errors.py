@@ -57,6 +57,24 @@ class Refused(ProverError):
     WORD = "refused"
 
 
+class Cancelled(ProverError):
+    """Somebody asked for the proof not to be made after all."""
+
+    WORD = "cancelled"
+
+
+class DeadlineExceeded(ProverError):
+    """The time that the request gave its proof has passed."""
+
+    WORD = "deadline_exceeded"
+
+
+class OutOfMemory(Refused):
+    """The work would need more memory than there is; said before it starts."""
+
+    WORD = "out_of_memory"
+
+
 class DaemonFailed(ProverError):
     """The proving daemon could not be started, reached or understood, or it died."""
 
