@@ -46,7 +46,7 @@ def prove(zkey: str, wtns: str, proof: str, public: str, insecure_seed: str | No
     from gpu.files import to_json, write_together
     from gpu.groth16.engine import Engine
 
-    done = Engine(1).prove(zkey, wtns, insecure_seed)
+    done = Engine().prove(zkey, wtns, insecure_seed)
     write_together({proof: to_json(done.proof), public: to_json(done.public)})
 
 
@@ -148,7 +148,7 @@ def serve(
     given = os.environ.get("PROVEFLEET_DAEMON_TOKEN")
     token = given or secrets.token_urlsafe(32)
     budget = key_memory_mib << 20 if key_memory_mib else None
-    server, url = listen(Service(Engine(partition_workers, key_budget=budget)), bind, path, token)
+    server, url = listen(Service(Engine(key_budget=budget), partition_workers), bind, path, token)
 
     def announce() -> None:
         click.echo(f"listening on {url}")

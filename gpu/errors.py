@@ -75,6 +75,12 @@ class OutOfMemory(Refused):
     WORD = "out_of_memory"
 
 
+class KeyInUse(Refused):
+    """A key can't be evicted while proofs are made with it."""
+
+    WORD = "key_in_use"
+
+
 class DaemonFailed(ProverError):
     """The proving daemon could not be started, reached or understood, or it died."""
 

@@ -33,8 +33,9 @@ class Job:
 class Service:
     """Jobs of one engine. A request id names one job: asked again, it is awaited or answered from memory."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, partition_workers: int) -> None:
         self.engine = engine
+        self.partition_workers = partition_workers
         self.draining = False
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -111,7 +112,7 @@ class Service:
             "state": "draining" if self.draining else "ready",
             "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - self._since, 3),
-            "partition_workers": self.engine.partition_workers,
+            "partition_workers": self.partition_workers,
             "threads": self.engine.threads,
             **counts,
             "key_budget_bytes": self.engine.keys.budget,

@@ -6,14 +6,17 @@ blinding, which never leaves the host.
 
 from __future__ import annotations
 
+import threading
+import time
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
 from gpu.curve.reference import Point
 from gpu.groth16.key import ProvingKey
+from gpu.groth16.ticket import Ticket
 from gpu.msm.plan import Msm
 from gpu.ntt.domain import domain
 from gpu.ntt.scalar import multiply, quotient_values
@@ -28,6 +31,7 @@ class Synthesis:
     public: list[int]
     a: np.ndarray
     b: np.ndarray
+    ticket: Ticket = field(default_factory=Ticket)
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,23 @@ class Sums:
 
 
 class Backend(Protocol):
-    """Anything that computes `Sums`. `name` is what PROVEFLEET_PROVER_BACKEND calls it."""
+    """Anything that computes `Sums`. `name` is what PROVEFLEET_PROVER_BACKEND calls it.
+
+    The daemon calls `sums` from as many threads as there are `workers`.
+    """
 
     name: str
 
     def sums(self, key: ProvingKey, ready: Synthesis) -> Sums:
-        """Uses up `ready`. ProverError when it can't be done."""
+        """Uses up `ready`. ProverError when it can't be done; stops soon after `ready.ticket.check()` would
+        raise, with the same error.
+        """
+        ...
+
+    def workers(self) -> list[dict[str, Any]]:
+        """What each of its processors does now, in the shape of cuzk's status: worker_id, gpu_ordinal (None on
+        a CPU), state (idle or proving), current_job, current_partition, busy_secs (None while idle).
+        """
         ...
 
     def close(self) -> None: ...
@@ -60,9 +75,35 @@ class CpuBackend:
         self.name = name
         self._pool = pool
         self._threads = threads
+        self._lock = threading.Lock()
+        self._busy: dict[Ticket, float] = {}
 
     def sums(self, key: ProvingKey, ready: Synthesis) -> Sums:
-        pool, w = self._pool, ready.witness
+        with self._lock:
+            self._busy[ready.ticket] = time.monotonic()
+        try:
+            return self._sums(key, ready)
+        finally:
+            with self._lock:
+                del self._busy[ready.ticket]
+
+    def workers(self) -> list[dict[str, Any]]:
+        """One: a proof at a time keeps all cores busy, and two would only need twice the memory."""
+        with self._lock:
+            ticket, since = next(iter(self._busy.items()), (None, 0.0))
+        return [
+            {
+                "worker_id": 0,
+                "gpu_ordinal": None,
+                "state": "proving" if ticket else "idle",
+                "current_job": ticket.job if ticket else None,
+                "current_partition": ticket.partition if ticket else None,
+                "busy_secs": round(time.monotonic() - since, 3) if ticket else None,
+            }
+        ]
+
+    def _sums(self, key: ProvingKey, ready: Synthesis) -> Sums:
+        pool, w = ready.ticket.over(self._pool), ready.witness
         size = key.facts.domain_size
         tables = domain(key.curve, size)
         marker = tables.kind.marker

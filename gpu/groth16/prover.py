@@ -25,6 +25,7 @@ from gpu.groth16.backend import Backend, Synthesis
 from gpu.groth16.formats import Proof
 from gpu.groth16.key import ProvingKey
 from gpu.groth16.rows import accumulate_rows, first_not_reduced
+from gpu.groth16.ticket import Ticket
 from gpu.groth16.wtns import open_wtns
 from gpu.msm.plan import Msm, pack, small
 
@@ -43,7 +44,7 @@ class Timings:
         self._since = now
 
 
-def synthesise(key: ProvingKey, wtns: str, pool: Executor) -> Synthesis:
+def synthesise(key: ProvingKey, wtns: str, pool: Executor, ticket: Ticket) -> Synthesis:
     """Reads a witness, checks it against the key, and multiplies it with the matrices.
 
     BadFile for a malformed witness, WitnessRefused for one of another circuit or curve.
@@ -75,8 +76,9 @@ def synthesise(key: ProvingKey, wtns: str, pool: Executor) -> Synthesis:
         accumulate_rows(fr.marker, out, matrix.rows, matrix.columns, matrix.values, witness, len(matrix.rows), scratch)
         return out
 
+    pool = ticket.over(pool)
     a, b = (part.result() for part in [pool.submit(product, which) for which in (0, 1)])
-    return Synthesis(wtns, witness, public[1:], a, b)
+    return Synthesis(wtns, witness, public[1:], a, b, ticket)
 
 
 def compute(key: ProvingKey, ready: Synthesis, backend: Backend, blinding: tuple[int, int]) -> Proof:
@@ -115,17 +117,3 @@ def draw_blinding(order: int, insecure_seed: str | None = None) -> tuple[int, in
         return secrets.randbelow(order), secrets.randbelow(order)
     digest = hashlib.shake_256(insecure_seed.encode()).digest(128)
     return int.from_bytes(digest[:64], "big") % order, int.from_bytes(digest[64:], "big") % order
-
-
-def prove(
-    key: ProvingKey, wtns: str, backend: Backend, pool: Executor, threads: int, insecure_seed: str | None = None
-) -> tuple[Proof, list[int], dict[str, float]]:
-    """A checked proof, its public values, and the milliseconds of synthesis, compute and verify."""
-    timings = Timings()
-    ready = synthesise(key, wtns, pool)
-    timings.mark("synthesis")
-    proof = compute(key, ready, backend, draw_blinding(key.curve.r, insecure_seed))
-    timings.mark("compute")
-    check(key, ready, proof, pool, threads)
-    timings.mark("verify")
-    return proof, ready.public, timings.phases

@@ -42,7 +42,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    made = Engine(2)
+    made = Engine()
     yield made
     made.close()
 

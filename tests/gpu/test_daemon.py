@@ -176,12 +176,12 @@ def test_sigterm_drains(small: Files, tmp_path: Path) -> None:
 def test_the_least_recently_used_key_leaves_first(all_small: dict[str, Files], tmp_path: Path) -> None:
     one, two = all_small.values()
     budget = one.zkey.stat().st_size + two.zkey.stat().st_size
-    engine = Engine(1, key_budget=budget)
+    engine = Engine(key_budget=budget)
     for files in (one, two):
         engine.prove(str(files.zkey), str(files.wtns))
     assert [key["path"] for key in engine.keys.facts()] == [str(two.zkey)]
     with pytest.raises(Refused, match="MiB"):
-        Engine(1, key_budget=100).prove(str(one.zkey), str(one.wtns))
+        Engine(key_budget=100).prove(str(one.zkey), str(one.wtns))
 
 
 def test_a_key_file_that_changes_is_loaded_anew(small: Files, tmp_path: Path, engine: Engine) -> None:

@@ -105,4 +105,4 @@ def test_the_chain_is_circoms_own_to_the_byte(snarkjs_files: Files, curve: Curve
 def test_a_back_end_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROVEFLEET_PROVER_BACKEND", "cuda")
     with pytest.raises(Refused, match="no such back end"):
-        Engine(1)
+        Engine()
