@@ -1,24 +1,50 @@
-"""How much memory there is to use: the machine's, or the cgroup's when that is less."""
+"""How much memory there is to use: the machine's, or less where a cgroup says so."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+CGROUPS = Path("/sys/fs/cgroup")
+PROC = Path("/proc")
 
 
 def limit_bytes() -> int:
-    """Bytes that this process may use at most, by the machine's size and its cgroup's limit."""
+    """Bytes that this process may use at most: the machine's size, or the least limit of its cgroup and of all
+    cgroups around it (version 1, 2, or both).
+    """
     limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for name in _CGROUP_LIMITS:
+    for file in _limit_files():
         try:
-            text = Path(name).read_text().strip()
+            text = file.read_text().strip()
         except OSError:
             continue
-        if text.isdecimal():  # "max" means no limit
+        if text.isdecimal():  # "max" means no limit; version 1 says it with a number beyond any machine
             limit = min(limit, int(text))
     return limit
+
+
+def _limit_files() -> Iterator[Path]:
+    """Where a limit may stand, from this process's cgroup up to the root.
+
+    The root is always asked: a container that has no cgroup namespace sees its host's names for groups that
+    are mounted as its root.
+    """
+    try:
+        lines = (PROC / "self/cgroup").read_text().splitlines()
+    except OSError:
+        lines = []
+    groups = [tuple(line.split(":", 2)) for line in lines if line.count(":") >= 2]
+    for _, controllers, path in [*groups, ("0", "", "/"), ("1", "memory", "/")]:
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        roots = [CGROUPS / "memory"] if controllers else [CGROUPS, CGROUPS / "unified"]
+        name = "memory.limit_in_bytes" if controllers else "memory.max"
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for root in roots:
+            for depth in range(len(parts), -1, -1):
+                yield root.joinpath(*parts[:depth], name)
 
 
 def usable_cpus() -> int:
