@@ -1,23 +1,24 @@
 """The PTX text of field operations: one `{ ... }` block for each, so that carry chains stay together.
 
-Elements are n little-endian 32-bit limbs, reduced, in Montgomery form with R = 2^(32 n), as in `params`. In a block `$0..`
-are the limbs of the result, then come those of the operands; where `Block.factor` is set, a last register brings
--p^-1 mod 2^32. The modulus is immediate.
+Elements are n little-endian 32-bit limbs, reduced, in Montgomery form with R = 2^(32 n), as in `params`. In a block
+`$0..` are the limbs of the result, then come those of the operands; where `Block.factor` is set, a last register
+brings -p^-1 mod 2^32. The modulus is immediate.
 
 Products are Montgomery's in CIOS form (Koc, Acar, Kaliski, "Analyzing and comparing Montgomery multiplication
 algorithms", 1996). A row adds a limb times a whole operand. Its partial products are pairs of limbs (low, high) that
-overlap by one: those that begin at even limbs and those that begin at odd limbs are summed apart, so that each sum is one
-carry chain of `mad.lo.cc, madc.hi.cc`, which ptxas turns into one 32x32+64-bit multiply-add a pair (Emmart, Luitjens,
-Weems, Woolley, "Optimizing modular multiplication for NVIDIA's Maxwell GPUs", 2016).
+overlap by one: those that begin at even limbs and those that begin at odd limbs are summed apart, so that each sum
+is one carry chain of `mad.lo.cc, madc.hi.cc`, which ptxas turns into one 32x32+64-bit multiply-add a pair (Emmart,
+Luitjens, Weems, Woolley, "Optimizing modular multiplication for NVIDIA's Maxwell GPUs", 2016).
 
 Everything here is text: it needs no GPU, no numba, no LLVM.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 from gpu.field.params import Field
 
@@ -54,8 +55,8 @@ def factor_of(field: Field) -> int:
 
 
 def hides_factor(field: Field) -> bool:
-    """Whether the factor must not be immediate: where it is -1 (BLS12-381's scalar field), ptxas would turn the products
-    with it into shifts and subtractions that take longer than the multiply-adds.
+    """Whether the factor must not be immediate: where it is -1 (BLS12-381's scalar field), ptxas would turn the
+    products with it into shifts and subtractions that take longer than the multiply-adds.
     """
     return factor_of(field) == 0xFFFFFFFF
 
@@ -69,8 +70,8 @@ def has_room(field: Field, multiples: int) -> bool:
 def sum_of_products(field: Field, terms: int) -> Block:
     """a*b + c*d + ... (`terms` products) / R mod p, with one reduction for all.
 
-    Rows stay below (terms + 1) p, the sum before the last subtraction below p + terms p^2 / R. ValueError where that has no
-    room.
+    Rows stay below (terms + 1) p, the sum before the last subtraction below p + terms p^2 / R. ValueError where
+    that has no room.
     """
     if not has_room(field, terms + 1):
         raise ValueError(f"{field.name} has no room for {terms} products in one reduction")
@@ -79,7 +80,8 @@ def sum_of_products(field: Field, terms: int) -> Block:
     for i in range(w.n):
         for k in range(terms):
             rows.add(list(enumerate(w.operands[2 * k])), w.operands[2 * k + 1][i])
-        rows.reduce()
+        rows.clear_lowest()
+        rows.drop_lowest()
     return w.finish(rows.total())
 
 
@@ -93,7 +95,7 @@ def square(field: Field) -> Block:
         raise ValueError(f"{field.name} has no room for doubled products")
     w = _Writer(field, 1, needs_factor=True)
     x = w.operands[0]
-    doubled = [""] + [w.value("shf.l.wrap.b32", low, high, "1") for low, high in zip(x, x[1:], strict=False)]
+    doubled = [""] + [w.value("shf.l.wrap.b32", low, high, "1") for low, high in pairwise(x)]
     rows = _Rows(w)
     for i in range(w.n):
         row: list[tuple[int, str]] = [(i, x[i])]
@@ -104,9 +106,10 @@ def square(field: Field) -> Block:
         # Only row 0 reaches the limb that the reduction looks at; later ones go after it, which spares carries.
         if i == 0:
             rows.add(row, x[i])
-            rows.reduce()
-        else:
-            rows.reduce(lambda row=row, y=x[i]: rows.add(row, y))
+        rows.clear_lowest()
+        if i > 0:
+            rows.add(row, x[i])
+        rows.drop_lowest()
     return w.finish(rows.total())
 
 
@@ -116,7 +119,8 @@ def from_montgomery(field: Field) -> Block:
     w = _Writer(field, 1, needs_factor=True)
     rows = _Rows(w, w.operands[0])
     for _ in range(w.n):
-        rows.reduce()
+        rows.clear_lowest()
+        rows.drop_lowest()
     return w.finish(rows.total())
 
 
@@ -124,14 +128,14 @@ def from_montgomery(field: Field) -> Block:
 def add(field: Field) -> Block:
     """a + b mod p."""
     w = _Writer(field, 2)
-    return w.finish(w.chain("add", *w.operands))
+    return w.finish(w.chain("add", w.operands[0], w.operands[1]))
 
 
 @cache
 def sub(field: Field) -> Block:
     """a - b mod p."""
     w = _Writer(field, 2)
-    return w.repair(w.chain("sub", *w.operands, borrow=True))
+    return w.repair(w.chain("sub", w.operands[0], w.operands[1], borrow=True))
 
 
 @cache
@@ -212,8 +216,8 @@ class _Writer:
 
 
 class _Rows:
-    """The running sum of a product: even[i] weighs 2^(32 i), odd[i] weighs 2^(32 (i + 1)), and `low`, which the last shift
-    left over, weighs one.
+    """The running sum of a product: even[i] weighs 2^(32 i), odd[i] weighs 2^(32 (i + 1)), and `low`, which the
+    last shift left over, weighs one.
     """
 
     def __init__(self, w: _Writer, start: Sequence[str] | None = None) -> None:
@@ -226,21 +230,20 @@ class _Rows:
         """Adds `scalar` times the limbs of `row`."""
         self._accumulate(row, scalar, self._settle())
 
-    def reduce(self, then: Callable[[], None] | None = None) -> None:
-        """Adds the multiple of p that makes the lowest limb zero, does `then`, and drops that limb."""
+    def clear_lowest(self) -> None:
+        """Adds the multiple of p that makes the lowest limb zero."""
         carried = self._settle()
         multiple = self._w.value("mul.lo.u32", self._even[0], self._w.factor)
         self._accumulate(list(enumerate(self._w.modulus)), multiple, carried)
-        if then is not None:
-            then()
-        # One limb down: what weighed odd limbs weighs even ones.
+
+    def drop_lowest(self) -> None:
+        """Divides by 2^32: what weighed odd limbs weighs even ones."""
         self._low = self._even[1]
         self._even, self._odd = self._odd, [*self._even[2:], None, None]
 
     def total(self) -> list[str]:
         """Both sums in one."""
-        odd = [self._low, *self._odd[:-1]]
-        return self._w.chain("add", self._even, odd)
+        return self._w.chain("add", self._even, [self._low, *self._odd[:-1]])
 
     def _settle(self) -> bool:
         """Adds `low`; whether the carry flag now holds a carry into the odd sum."""

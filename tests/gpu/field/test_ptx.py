@@ -12,6 +12,8 @@ import pytest
 from gpu.field import ptx
 from gpu.field.params import BLS12381_P, BLS12381_R, BN254_P, BN254_R, Field
 
+pytestmark = pytest.mark.prover
+
 FIELDS = [BN254_P, BN254_R, BLS12381_P, BLS12381_R]
 MASK = 0xFFFFFFFF
 
