@@ -1,5 +1,5 @@
-"""Bodies of the scalar operations on pointers, for a prime field (degree 1) and for Fp[u]/(u^2 + 1)
-(degree 2).
+"""Bodies of the operations on pointers, for a prime field (degree 1) and for Fp[u]/(u^2 + 1) (degree 2), one
+element or eight at a time.
 
 Every body loads all operands before it stores, so a destination may be one of the operands.
 """
@@ -10,101 +10,100 @@ from typing import Any
 
 from llvmlite import ir
 
-from gpu.field import limbs as emit
-from gpu.field.lowering import Machine, Operation
+from gpu.field.limbs import I64, is_reduced
+from gpu.field.lowering import WORDS, Machine, Operation
 
-Parts = list[emit.Limbs]
-"""One list of limbs for each coefficient of the extension."""
+Parts = list[Any]
+"""A value of the arithmetic for each coefficient of the extension."""
 
 
 def load(m: Machine, pointer: Any) -> Parts:
-    """Reads one element."""
-    b = m.builder
-    field = m.kind.field
-    words = []
-    for i in range(m.kind.degree * field.limbs):
-        word = b.load(b.gep(pointer, [ir.Constant(emit.I64, i)]))
-        word.align = 1  # sections of a mapped file start anywhere
-        words.append(word)
-    return [words[i * field.limbs : (i + 1) * field.limbs] for i in range(m.kind.degree)]
+    """Reads one element (block)."""
+    parts: Parts = m.arith.load(pointer)
+    return parts
 
 
 def store(m: Machine, pointer: Any, parts: Parts) -> None:
-    """Writes one element."""
-    for i, limb in enumerate([limb for part in parts for limb in part]):
-        m.builder.store(limb, m.builder.gep(pointer, [ir.Constant(emit.I64, i)])).align = 1
+    """Writes one element (block)."""
+    m.arith.store(pointer, parts)
+
+
+def product(a: Any, x: Parts, y: Parts) -> Parts:
+    """x y. Karatsuba over the extension: three products instead of four."""
+    if len(x) == 1:
+        return [a.mul(x[0], y[0])]
+    low, high = a.mul(x[0], y[0]), a.mul(x[1], y[1])
+    cross = a.mul(a.add_lazily(x[0], x[1]), a.add_lazily(y[0], y[1]))
+    return [a.sub(low, high), a.sub(a.sub(cross, low), high)]
+
+
+def square(a: Any, x: Parts) -> Parts:
+    """x^2. Over the extension (x0 + x1)(x0 - x1) and 2 x0 x1."""
+    if len(x) == 1:
+        return [a.sqr(x[0])]
+    real = a.mul(a.add_lazily(x[0], x[1]), a.sub(x[0], x[1]))
+    cross = a.mul(x[0], x[1])
+    return [real, a.add(cross, cross)]
 
 
 def _mul(m: Machine, *args: Any) -> None:
-    b = m.builder
-    field = m.kind.field
     x, y = (load(m, pointer) for pointer in args[1:])
-    if m.kind.degree == 1:
-        store(m, args[0], [emit.mul(b, field, x[0], y[0])])
-        return
-    # Karatsuba: three products instead of four.
-    low, high = emit.mul(b, field, x[0], y[0]), emit.mul(b, field, x[1], y[1])
-    cross = emit.mul(b, field, emit.add_lazily(b, x[0], x[1]), emit.add_lazily(b, y[0], y[1]))
-    cross = emit.sub(b, field, emit.sub(b, field, cross, low), high)
-    store(m, args[0], [emit.sub(b, field, low, high), cross])
+    store(m, args[0], product(m.arith, x, y))
 
 
 def _sqr(m: Machine, *args: Any) -> None:
-    b = m.builder
-    field = m.kind.field
-    x = load(m, args[1])
-    if m.kind.degree == 1:
-        store(m, args[0], [emit.mul(b, field, x[0], x[0])])
-        return
-    real = emit.mul(b, field, emit.add_lazily(b, x[0], x[1]), emit.sub(b, field, x[0], x[1]))
-    cross = emit.mul(b, field, x[0], x[1])
-    store(m, args[0], [real, emit.add(b, field, cross, cross)])
+    store(m, args[0], square(m.arith, load(m, args[1])))
 
 
 def _add(m: Machine, *args: Any) -> None:
-    b = m.builder
-    field = m.kind.field
     x, y = (load(m, pointer) for pointer in args[1:])
-    store(m, args[0], [emit.add(b, field, left, right) for left, right in zip(x, y, strict=True)])
+    store(m, args[0], [m.arith.add(left, right) for left, right in zip(x, y, strict=True)])
 
 
 def _sub(m: Machine, *args: Any) -> None:
-    b = m.builder
-    field = m.kind.field
     x, y = (load(m, pointer) for pointer in args[1:])
-    store(m, args[0], [emit.sub(b, field, left, right) for left, right in zip(x, y, strict=True)])
+    store(m, args[0], [m.arith.sub(left, right) for left, right in zip(x, y, strict=True)])
 
 
 def _neg(m: Machine, *args: Any) -> None:
-    b = m.builder
-    field = m.kind.field
-    zero = emit.constants(0, field.limbs)
-    parts = load(m, args[1])
-    store(m, args[0], [emit.sub(b, field, zero, part) for part in parts])
+    store(m, args[0], [m.arith.neg(part) for part in load(m, args[1])])
 
 
 def _copy(m: Machine, *args: Any) -> None:
     store(m, args[0], load(m, args[1]))
 
 
+def _canonical(m: Machine, *args: Any) -> None:
+    store(m, args[0], [m.arith.canonical(part) for part in load(m, args[1])])
+
+
+def _select(m: Machine, target: Any, yes: Any, no: Any, bits: Any) -> None:
+    mask = m.arith.mask_operand(bits)
+    pairs = zip(load(m, yes), load(m, no), strict=True)
+    store(m, target, [m.arith.select(mask, left, right) for left, right in pairs])
+
+
 def _is_zero(m: Machine, *args: Any) -> None:
-    b = m.builder
-    b.ret(emit.is_zero(b, [limb for part in load(m, args[0]) for limb in part]))
+    m.builder.ret(m.arith.mask_result(m.arith.is_zero(load(m, args[0]))))
 
 
 def _equal(m: Machine, *args: Any) -> None:
-    b = m.builder
-    x, y = ([limb for part in load(m, pointer) for limb in part] for pointer in args)
-    b.ret(emit.is_zero(b, [b.xor(left, right) for left, right in zip(x, y, strict=True)]))
+    x, y = (load(m, pointer) for pointer in args)
+    m.builder.ret(m.arith.mask_result(m.arith.equal(x, y)))
 
 
-def _reduced(m: Machine, *args: Any) -> None:
-    b = m.builder
-    field = m.kind.field
-    parts = load(m, args[0])
-    verdict = emit.is_reduced(b, field, parts[0])
-    for part in parts[1:]:
-        verdict = b.and_(verdict, emit.is_reduced(b, field, part))
+def _reduced(m: Machine, words: Any) -> None:
+    """Whether every coefficient of a canonical element is below p."""
+    b, field = m.builder, m.kind.field
+    verdict: Any = None
+    for c in range(m.kind.degree):
+        limbs = []
+        for i in range(field.limbs):
+            word = b.load(b.gep(words, [ir.Constant(I64, c * field.limbs + i)]))
+            word.align = 1
+            limbs.append(word)
+        mine = is_reduced(b, field, limbs)
+        verdict = mine if verdict is None else b.and_(verdict, mine)
     b.ret(verdict)
 
 
@@ -117,8 +116,10 @@ OPERATIONS = {
         Operation("sqr", _sqr, (1, 1)),
         Operation("neg", _neg, (1, 1)),
         Operation("copy", _copy, (1, 1)),
-        Operation("is_zero", _is_zero, (1,), returns_bool=True),
-        Operation("equal", _equal, (1, 1), returns_bool=True),
-        Operation("reduced", _reduced, (1,), returns_bool=True),
+        Operation("canonical", _canonical, (1, 1)),
+        Operation("select", _select, (1, 1, 1), integers=1),
+        Operation("is_zero", _is_zero, (1,), returns_mask=True),
+        Operation("equal", _equal, (1, 1), returns_mask=True),
+        Operation("reduced", _reduced, (WORDS,), returns_bool=True),
     )
 }

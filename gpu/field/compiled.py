@@ -1,5 +1,5 @@
-"""How kernels are compiled: one decorator, and a cache folder that changes whenever any kernel source
-changes.
+"""How kernels are compiled: one decorator, and a cache folder that changes whenever any kernel source or the
+instruction set changes.
 
 numba's own cache looks only at the file of the function it compiles, so an edit of an emitter would go
 unnoticed; here the folder is named after the contents of every source of `gpu` that ends up in machine code.
@@ -17,7 +17,9 @@ import llvmlite
 import numba
 from numba.extending import intrinsic as _numba_intrinsic
 
-_KERNEL_FOLDERS = ("field", "curve", "ntt", "msm")
+from gpu.field import isa
+
+_KERNEL_FOLDERS = ("field", "curve", "ntt", "msm", "pairing")
 
 
 def sources_digest() -> str:
@@ -36,7 +38,7 @@ def _cache_folder() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     private = Path(tempfile.gettempdir()) / f"provefleet-numba-{os.getuid()}"
     for base in (Path(configured) if configured else Path(home) / "provefleet" / "numba", private):
-        folder = base / DIGEST
+        folder = base / f"{DIGEST}-{isa.target_name()}"
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             # The cache holds pickles: one that somebody else can write to would run their code.

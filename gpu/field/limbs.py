@@ -1,7 +1,8 @@
 """Emitters: field operations on lists of 64-bit limbs as LLVM IR, for any odd prime with a spare top bit.
 
 Each takes an IRBuilder and lists of i64 values (little-endian limbs, reduced) and returns such a list.
-Nothing here knows numba, arrays or lanes; `scalar` wraps these into functions on pointers. Multiplication is
+Nothing here knows numba or arrays; `Arithmetic` gives them the shape that the vector back end shares, and
+`bodies` makes them functions on pointers. Multiplication is
 Montgomery's in CIOS form (Koc, Acar, Kaliski, "Analyzing and comparing Montgomery multiplication algorithms",
 1996) without the carry limb, which the spare top bit makes unnecessary (Botrel, El Housni, "Faster Montgomery
 multiplication", 2022).
@@ -18,6 +19,74 @@ from gpu.field.params import Field
 I64 = ir.IntType(64)
 I128 = ir.IntType(128)
 Limbs = list[Any]
+
+
+class Arithmetic:
+    """The emitters for one field, under the names that `ifma.Arithmetic` has too. A value is a list of limbs,
+    reduced but for `add_lazily`; a mask is an i1.
+    """
+
+    def __init__(self, builder: ir.IRBuilder, kind: Any) -> None:
+        self.b = builder
+        self.kind = kind
+
+    def load(self, pointer: Any) -> list[Limbs]:
+        """The coefficients of an element."""
+        n, words = self.kind.limbs, []
+        for i in range(self.kind.words):
+            word = self.b.load(self.b.gep(pointer, [ir.Constant(I64, i)]))
+            word.align = 1  # sections of a mapped file start anywhere
+            words.append(word)
+        return [words[i : i + n] for i in range(0, len(words), n)]
+
+    def store(self, pointer: Any, parts: list[Limbs]) -> None:
+        """Writes an element."""
+        for i, limb in enumerate([limb for part in parts for limb in part]):
+            self.b.store(limb, self.b.gep(pointer, [ir.Constant(I64, i)])).align = 1
+
+    def constant(self, value: int) -> Limbs:
+        """A number below p, as it stands."""
+        return constants(value, self.kind.limbs)
+
+    def mul(self, x: Limbs, y: Limbs) -> Limbs:
+        return mul(self.b, self.kind.field, x, y)
+
+    def sqr(self, x: Limbs) -> Limbs:
+        return mul(self.b, self.kind.field, x, x)
+
+    def add(self, x: Limbs, y: Limbs) -> Limbs:
+        return add(self.b, self.kind.field, x, y)
+
+    def add_lazily(self, x: Limbs, y: Limbs) -> Limbs:
+        return add_lazily(self.b, x, y)
+
+    def sub(self, x: Limbs, y: Limbs) -> Limbs:
+        return sub(self.b, self.kind.field, x, y)
+
+    def neg(self, x: Limbs) -> Limbs:
+        return sub(self.b, self.kind.field, self.constant(0), x)
+
+    def canonical(self, x: Limbs) -> Limbs:
+        """x itself: here every value is reduced."""
+        return x
+
+    def is_zero(self, parts: list[Limbs]) -> Any:
+        return is_zero(self.b, [limb for part in parts for limb in part])
+
+    def equal(self, x: list[Limbs], y: list[Limbs]) -> Any:
+        return self.is_zero([[self.b.xor(i, j) for i, j in zip(*pair, strict=True)] for pair in zip(x, y, strict=True)])
+
+    def select(self, mask: Any, x: Limbs, y: Limbs) -> Limbs:
+        """x where the mask is set, else y."""
+        return [self.b.select(mask, i, j) for i, j in zip(x, y, strict=True)]
+
+    def mask_result(self, mask: Any) -> Any:
+        """A mask as a kernel gets it: an i1."""
+        return mask
+
+    def mask_operand(self, bits: Any) -> Any:
+        """A kernel's i64 as a mask."""
+        return self.b.trunc(bits, ir.IntType(1))
 
 
 def constants(value: int, limbs: int) -> Limbs:
