@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from gpu.errors import BadFile
 
@@ -53,6 +54,10 @@ class BinFile:
     def section(self, number: int) -> memoryview:
         offset, length = self._sections[number]
         return self._view[offset : offset + length]
+
+    def has(self, number: int) -> bool:
+        """Whether there is such a section: only those that the kind names are sure to be there."""
+        return number in self._sections
 
     def length(self, number: int) -> int:
         return self._sections[number][1]
@@ -118,6 +123,44 @@ class BinFile:
             if number not in table:
                 raise self.bad(number, "is missing")
         return table
+
+
+class BinWriter:
+    """Writes a file of one `Kind` as it comes: `section` starts one, `write` adds to it, `end` finishes the file."""
+
+    def __init__(self, file: BinaryIO, kind: Kind) -> None:
+        self._file = file
+        self._count = 0
+        self._begin = 0
+        file.write(struct.pack("<4sII", kind.magic, kind.version, 0))
+
+    def section(self, number: int) -> None:
+        """What is written from now on belongs to this section."""
+        self._close()
+        self._count += 1
+        self._file.write(struct.pack("<IQ", number, 0))
+        self._begin = self._file.tell()
+
+    def write(self, content: bytes | memoryview) -> None:
+        self._file.write(content)
+
+    def patch(self, offset: int, content: bytes) -> None:
+        """Overwrites bytes of the section that is being written: a count that is known only after its items."""
+        end = self._file.tell()
+        self._file.seek(self._begin + offset)
+        self._file.write(content)
+        self._file.seek(end)
+
+    def end(self) -> None:
+        """Closes the last section and writes the number of them into the header."""
+        self._close()
+        self._file.seek(8)
+        self._file.write(struct.pack("<I", self._count))
+        self._file.seek(0, os.SEEK_END)
+
+    def _close(self) -> None:
+        if self._count:
+            self.patch(-8, struct.pack("<Q", self._file.tell() - self._begin))
 
 
 def container(kind: Kind, sections: Iterable[tuple[int, bytes]]) -> bytes:

@@ -15,9 +15,7 @@ from gpu.field.kinds import kernel_field
 from gpu.groth16.binfile import BinFile
 from gpu.groth16.formats import VerificationKey
 from gpu.groth16.rows import first_not_reduced
-from gpu.groth16.zkey import ZkeyFacts, ic_points, open_zkey
-
-_ENTRY = [("matrix", "<u4"), ("row", "<u4"), ("column", "<u4"), ("value", "<u8", 4)]
+from gpu.groth16.zkey import COEFFICIENT, ZkeyFacts, ic_points, open_zkey
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def load_key(path: str | os.PathLike[str], pool: Executor, threads: int) -> Prov
 
 def _matrices(file: BinFile, facts: ZkeyFacts) -> tuple[Matrix, Matrix]:
     """Section 4 as the matrices A and B. BadFile for an index or a value out of range."""
-    entries = np.frombuffer(file.section(4)[4:], np.dtype(_ENTRY))
+    entries = np.frombuffer(file.section(4)[4:], np.dtype(COEFFICIENT))
     for name, limit, what in (
         ("matrix", 2, "matrix"),
         ("row", facts.domain_size, "constraint"),

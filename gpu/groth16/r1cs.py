@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpu.curve.params import Curve, curve_by_order
@@ -19,6 +19,7 @@ R1CS = Kind(
     "compile the circuit again (circom --r1cs, or provefleet circuit)",
 )
 N8 = 32
+CUSTOM_GATES = {4: "custom gates", 5: "uses of custom gates"}
 
 Combination = Sequence[tuple[int, int]]
 """A sparse linear combination: (wire, coefficient) pairs."""
@@ -54,50 +55,19 @@ def open_r1cs(path: str | os.PathLike[str]) -> tuple[BinFile, R1csFacts]:
         raise file.bad(1, "the field is neither BN254's nor BLS12-381's")
     file.expect_length(1, n8 + 32, "its fields")
     wires, pub_out, pub_in, prv_in, labels, constraints = struct.unpack_from("<IIIIQI", file.section(1), 4 + n8)
-    if wires < 1 + pub_out + pub_in + prv_in:
-        raise file.bad(1, f"{wires} wires cannot hold {pub_out} outputs and {pub_in}+{prv_in} inputs")
+    if wires < 1 + pub_out + pub_in:  # private inputs that no constraint uses have no wire
+        raise file.bad(1, f"{wires} wires cannot hold {pub_out} outputs and {pub_in} public inputs")
     if constraints == 0 or file.length(2) < 12 * constraints:
         raise file.bad(2, f"{file.length(2)} bytes cannot hold {constraints} constraints")
+    for number, name in CUSTOM_GATES.items():
+        if file.has(number) and file.length(number) and file.u32(number, 0):
+            raise file.bad(
+                f"section {number} ({name})",
+                "the circuit uses custom gates, which Groth16 has not",
+                "compile it without custom templates (they are for PLONK)",
+            )
     file.expect_length(3, 8 * wires, f"{wires} wires")
     return file, R1csFacts(curve, wires, pub_out, pub_in, prv_in, labels, constraints)
-
-
-def constraints_of(file: BinFile, facts: R1csFacts) -> Iterator[Constraint]:
-    """Every constraint in order. BadFile at the first index or coefficient out of range, or where the section
-    ends.
-    """
-    data = file.section(2)
-    at = 0
-    for number in range(facts.n_constraints):
-        triple = []
-        for _ in range(3):
-            combination, at = _combination(file, facts, data, at, number)
-            triple.append(combination)
-        yield triple[0], triple[1], triple[2]
-    if at != len(data):
-        raise file.bad(2, f"{len(data) - at} bytes follow the last constraint")
-
-
-def _combination(
-    file: BinFile, facts: R1csFacts, data: memoryview, at: int, number: int
-) -> tuple[list[tuple[int, int]], int]:
-    if at + 4 > len(data):
-        raise file.bad(2, f"ends inside constraint {number}")
-    count = struct.unpack_from("<I", data, at)[0]
-    at += 4
-    if count * (4 + N8) > len(data) - at:
-        raise file.bad(2, f"ends inside constraint {number}, which claims {count} terms")
-    out = []
-    for _ in range(count):
-        wire = struct.unpack_from("<I", data, at)[0]
-        value = int.from_bytes(data[at + 4 : at + 4 + N8], "little")
-        if wire >= facts.n_wires:
-            raise file.bad(2, f"constraint {number} names wire {wire} of {facts.n_wires}")
-        if value >= facts.curve.r:
-            raise file.bad(2, f"constraint {number} has a coefficient not below the field's modulus")
-        out.append((wire, value))
-        at += 4 + N8
-    return out, at
 
 
 def r1cs_bytes(facts: R1csFacts, constraints: Iterable[Constraint], labels: Sequence[int]) -> bytes:

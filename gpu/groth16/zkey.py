@@ -35,6 +35,9 @@ ZKEY = Kind(
 )
 GROTH16 = 1
 
+COEFFICIENT = [("matrix", "<u4"), ("row", "<u4"), ("column", "<u4"), ("value", "<u8", 4)]
+"""An entry of section 4, as numpy names it: matrix 0 is A, 1 is B; the value times R^2."""
+
 
 @dataclass(frozen=True)
 class ZkeyFacts:

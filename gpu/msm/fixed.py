@@ -8,7 +8,6 @@ trick), one inversion a chunk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -19,7 +18,6 @@ from gpu.curve.reference import Point
 from gpu.curve.scalar import add_affine, add_sum, double
 from gpu.field.compiled import kernel
 from gpu.field.scalar import copy, is_zero, mul, sqr
-from gpu.msm.plan import pack
 
 _WINDOW = 8
 _N_WINDOWS = 32
@@ -84,14 +82,20 @@ class FixedBase:
         _fill_table(group.kind.marker, group.encode([point]), sums, group.sums(1))
         self._table = to_affine(group, sums)
 
-    def multiples(self, scalars: Sequence[int], pool: Executor) -> bytes:
-        """[scalar]point for each scalar (below 2^256), as a `.zkey` section holds points."""
+    def multiples(self, scalars: np.ndarray, pool: Executor) -> bytes:
+        """[scalar]point for each scalar (plain, n rows of four uint64 words), as a `.zkey` section holds points."""
         parts = [pool.submit(self._chunk, scalars[i : i + _CHUNK]) for i in range(0, len(scalars), _CHUNK)]
         return b"".join(part.result() for part in parts)
 
-    def _chunk(self, scalars: Sequence[int]) -> bytes:
+    def _chunk(self, scalars: np.ndarray) -> bytes:
         sums = self.group.sums(len(scalars))
-        _multiples(self.group.kind.marker, self._table, pack(scalars).view(np.uint8), len(scalars), sums)
+        _multiples(
+            self.group.kind.marker,
+            self._table,
+            np.ascontiguousarray(scalars).reshape(-1).view(np.uint8),
+            len(scalars),
+            sums,
+        )
         return to_affine(self.group, sums).tobytes()
 
 
