@@ -123,14 +123,25 @@ def circuit(kind: str, n: int, r1cs: str, wtns: str, curve: str, x: int) -> None
 @click.option(
     "--key-memory-mib", type=click.IntRange(1), help="Memory for resident keys; default half of what there is."
 )
+@click.option(
+    "--deadline-s", type=click.FloatRange(min=0, min_open=True), help="For proofs whose request names no deadline."
+)
+@click.option("--drain-s", type=click.FloatRange(min=0), help="How long SIGTERM waits for proofs; default for all.")
 @click.option("--parent-pid", type=int, hidden=True, help="End with this process, whatever ends it.")
 @_refusing
 def serve(
-    bind: str | None, path: str | None, partition_workers: int, key_memory_mib: int | None, parent_pid: int | None
+    bind: str | None,
+    path: str | None,
+    partition_workers: int,
+    key_memory_mib: int | None,
+    deadline_s: float | None,
+    drain_s: float | None,
+    parent_pid: int | None,
 ) -> None:
     """Keep keys loaded and prove on request, over a private unix socket or loopback HTTP.
 
-    The token is PROVEFLEET_DAEMON_TOKEN, or a new one that is printed.
+    PARTITION_WORKERS witnesses are made ready while others are proved. The token is PROVEFLEET_DAEMON_TOKEN, or a
+    new one that is printed. See docs/daemon.md.
     """
     import os
     import secrets
@@ -142,20 +153,23 @@ def serve(
 
         end_with_parent(parent_pid)
     from gpu.daemon import listen, run
+    from gpu.errors import Refused
     from gpu.groth16.engine import Engine
     from gpu.service import Service
 
     given = os.environ.get("PROVEFLEET_DAEMON_TOKEN")
     token = given or secrets.token_urlsafe(32)
     budget = key_memory_mib << 20 if key_memory_mib else None
-    server, url = listen(Service(Engine(key_budget=budget), partition_workers), bind, path, token)
+    service = Service(Engine(key_budget=budget), partition_workers, deadline_s)
+    server, url = listen(service, bind, path, token)
 
     def announce() -> None:
         click.echo(f"listening on {url}")
         if bind is not None and given is None:
             click.echo(f"token {token}")
 
-    run(server, announce)
+    if not run(server, announce, drain_s):
+        raise Refused("the daemon was stopped before every proof was done; the rest was cancelled")
 
 
 @click.command()

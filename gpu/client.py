@@ -6,12 +6,14 @@ import http.client
 import json
 import os
 import socket
+from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from gpu.errors import DaemonFailed
 
 MAX_ANSWER = 16 << 20
+_QUICK_S = 10.0  # for answers that need no proof
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -35,18 +37,50 @@ class Client:
         if not (url.startswith("unix:/") or (parts.scheme == "http" and parts.hostname and parts.port)):
             raise DaemonFailed(f"--url {url}: not an address; give unix:/PATH or http://127.0.0.1:PORT")
 
-    def prove(self, request_id: str, zkey: str, wtns: str, timeout_s: float = 3600) -> dict[str, Any]:
+    def prove(self, request_id: str, zkey: str, wtns: str, timeout_s: float = 3600, **more: object) -> dict[str, Any]:
         """The daemon's answer. DaemonFailed with the daemon's own words when it refuses, or when it can't
-        be reached.
+        be reached. `more`: priority, deadline_s.
         """
-        body = {"request_id": request_id, "zkey": os.path.abspath(zkey), "wtns": os.path.abspath(wtns)}
-        answer = self._call("POST", "/prove", timeout_s, body)
-        if not all(name in answer for name in ("proof", "public", "timings_ms")):
-            raise DaemonFailed(f"{self.url}: the answer is no proof; is this a provefleet daemon?")
-        return answer
+        body = {"request_id": request_id, "zkey": os.path.abspath(zkey), "wtns": os.path.abspath(wtns), **more}
+        return self._proof(self._call("POST", "/prove", timeout_s, body))
+
+    def prove_many(
+        self, request_id: str, zkey: str, partitions: Sequence[str], timeout_s: float = 3600, **more: object
+    ) -> dict[str, Any]:
+        """One job of many witnesses: `done`, `failed`, and each partition's proof or error."""
+        paths = [os.path.abspath(wtns) for wtns in partitions]
+        body = {"request_id": request_id, "zkey": os.path.abspath(zkey), "partitions": paths, **more}
+        return self._call("POST", "/prove", timeout_s, body)
+
+    def submit(self, request_id: str, zkey: str, wtns: str, **more: object) -> dict[str, Any]:
+        """Asks for a proof and does not wait for it: its state, or its answer if it is there."""
+        body = {"request_id": request_id, "zkey": os.path.abspath(zkey), "wtns": os.path.abspath(wtns), **more}
+        return self._call("POST", "/prove", _QUICK_S, {**body, "wait": False})
+
+    def wait(self, request_id: str, wait_s: float = 0.0) -> dict[str, Any]:
+        """The answer of a job, or its `state` when it is not there within `wait_s`. DaemonFailed when it failed."""
+        return self._call("GET", f"/prove/{quote(request_id, safe='')}?wait_s={wait_s:g}", wait_s + _QUICK_S, None)
+
+    def cancel(self, request_id: str) -> dict[str, Any]:
+        return self._call("DELETE", f"/prove/{quote(request_id, safe='')}", _QUICK_S, None)
+
+    def preload(self, zkey: str, timeout_s: float = 3600) -> dict[str, Any]:
+        return self._call("POST", "/preload", timeout_s, {"zkey": os.path.abspath(zkey)})
+
+    def evict(self, zkey: str) -> dict[str, Any]:
+        return self._call("POST", "/evict", _QUICK_S, {"zkey": os.path.abspath(zkey)})
 
     def status(self, timeout_s: float = 5) -> dict[str, Any]:
         return self._call("GET", "/status", timeout_s, None)
+
+    def metrics(self) -> str:
+        """Prometheus' text."""
+        return self._request("GET", "/metrics", _QUICK_S, None)[1].decode()
+
+    def _proof(self, answer: dict[str, Any]) -> dict[str, Any]:
+        if not all(name in answer for name in ("proof", "public", "timings_ms")):
+            raise DaemonFailed(f"{self.url}: the answer is no proof; is this a provefleet daemon?")
+        return answer
 
     def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
         if self.url.startswith("unix:"):
@@ -54,7 +88,7 @@ class Client:
         parts = urlsplit(self.url)
         return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
 
-    def _call(self, method: str, path: str, timeout_s: float, body: object) -> dict[str, Any]:
+    def _request(self, method: str, path: str, timeout_s: float, body: object) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/json"}
         if self._token and not self.url.startswith("unix:"):
             headers["Authorization"] = f"Bearer {self._token}"
@@ -62,18 +96,24 @@ class Client:
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
-            raw = response.read(MAX_ANSWER)
-            answer = json.loads(raw)
+            return response.status, response.read(MAX_ANSWER)
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise DaemonFailed(f"{self.url}: the daemon can't be reached: {why}") from error
         finally:
             connection.close()
+
+    def _call(self, method: str, path: str, timeout_s: float, body: object) -> dict[str, Any]:
+        code, raw = self._request(method, path, timeout_s, body)
+        try:
+            answer = json.loads(raw)
+        except (ValueError, RecursionError):
+            answer = None
         if not isinstance(answer, dict):
             raise DaemonFailed(f"{self.url}: the answer is not a JSON object; is this a provefleet daemon?")
-        if response.status != 200:
+        if code not in (200, 202):
             error_part = answer.get("error")
             told = error_part if isinstance(error_part, dict) else {}
-            message = told.get("message") or f"{self.url}: the daemon answered {response.status}"
+            message = told.get("message") or f"{self.url}: the daemon answered {code}"
             raise DaemonFailed(str(message), str(told.get("name") or ""))
         return answer

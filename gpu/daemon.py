@@ -1,11 +1,14 @@
 """The proving daemon: HTTP on a 0600 unix socket, or on loopback with a bearer token.
 
-    POST /prove  {"request_id", "zkey", "wtns"}  ->  {"request_id", "proof", "public", "timings_ms"}
-    GET /status                                  ->  state, counters, resident keys
+    POST   /prove           a proof, or many partitions of one key; answered when done, or at once with "wait": false
+    GET    /prove/<id>      its answer; ?wait_s=30 waits for it
+    DELETE /prove/<id>      cancels it
+    POST   /preload         {"zkey"}: loads a key ahead of its first proof
+    POST   /evict           {"zkey"}: forgets a key that is not in use
+    GET    /status          jobs, workers, memory, keys; cuzk's shape
+    GET    /metrics         Prometheus
 
-A refusal is a 4xx or 503 with {"error": {"name", "message"}}. A request id names one job: asked again, it
-waits for the same job or gets its answer again. SIGTERM drains: running and queued proofs end and are
-answered, new ones are refused.
+docs/daemon.md has the fields. A refusal is a 4xx or 5xx with {"error": {"name", "message"}}. SIGTERM drains.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import queue
 import signal
 import socket
 import sys
@@ -22,16 +26,44 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
+from urllib.parse import parse_qs, unquote
 
-from gpu.errors import Refused
-from gpu.service import Service, log
+from gpu import metrics
+from gpu.errors import ProverError, Refused
+from gpu.journal import log
+from gpu.pipeline import Failure, Partition
+from gpu.request import BadRequest, parse_key_request, parse_request
+from gpu.service import Job, Service
+from gpu.status import status
 
-MAX_BODY = 64 << 10  # a request holds two paths and an id
+MAX_BODY = 1 << 20  # a request holds paths and an id
+MAX_WAIT_S = 600.0  # of one GET; the client asks again
 READ_TIMEOUT_S = 30  # for a client that connects and then says nothing
+
+# By the error's name; what is not here is a request that is well formed and can't be done.
+_STATUS = {
+    "bad_request": 400,
+    "not_found": 404,
+    "cancelled": 409,
+    "request_id_reused": 409,
+    "key_in_use": 409,
+    "internal_error": 500,
+    "out_of_memory": 503,
+    "draining": 503,
+    "busy": 503,
+    "deadline_exceeded": 504,
+}
+_UNPROCESSABLE = 422
+
+
+class NotFound(Refused):
+    """No such address, job or key."""
+
+    WORD = "not_found"
 
 
 class Handler(BaseHTTPRequestHandler):
-    """HTTP/1.1 with keep-alive; every answer is JSON."""
+    """HTTP/1.1 with keep-alive; every answer but the metrics is JSON."""
 
     protocol_version = "HTTP/1.1"
     default_request_version = "HTTP/1.1"  # so that even a refusal of noise has a status line
@@ -39,58 +71,93 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        if not self._authorised():
-            return
-        if self.path != "/status":
-            self._refuse(404, "not_found", "the daemon knows GET /status and POST /prove")
-            return
-        self._answer(200, self.server.service.status())
+        self._handle(self._get, needs_body=False)
 
     def do_POST(self) -> None:
-        raw = self._body()
+        self._handle(self._post, needs_body=True)
+
+    def do_DELETE(self) -> None:
+        self._handle(self._delete, needs_body=False)
+
+    def _handle(self, answer: Callable[[bytes], None], needs_body: bool) -> None:
+        raw = self._body(needs_body)
         if raw is None or not self._authorised():
             return
-        if self.path != "/prove":
-            self._refuse(404, "not_found", "the daemon knows GET /status and POST /prove")
-            return
         service = self.server.service
-        if not service.enter():
-            self._refuse(503, "draining", "the daemon is about to stop; ask another one")
-            return
+        service.enter()
         try:
-            self._prove(raw)
+            answer(raw)
+        except ProverError as error:
+            self._refuse(_STATUS.get(error.name, _UNPROCESSABLE), error.name, " ".join(str(error).split()))
         finally:
             service.leave()
 
-    def _prove(self, raw: bytes) -> None:
-        try:
-            request = json.loads(raw)
-        except (ValueError, RecursionError):
-            request = None
-        names = ("request_id", "zkey", "wtns")
-        if not isinstance(request, dict) or not all(
-            isinstance(request.get(name), str) and 0 < len(request[name]) <= 4096 for name in names
-        ):
-            self._refuse(400, "bad_request", "the body must be JSON with the strings request_id, zkey and wtns")
-            return
-        job = self.server.service.submit(*(request[name] for name in names))
-        if job.done is None:
-            self._refuse(*(job.error or (500, "internal_error", "the daemon failed; its log says why")))
-            return
-        self._answer(
-            200,
-            {
-                "request_id": request["request_id"],
-                "proof": job.done.proof,
-                "public": job.done.public,
-                "timings_ms": job.done.timings_ms,
-            },
-        )
+    def _get(self, raw: bytes) -> None:
+        path, _, query = self.path.partition("?")
+        if path == "/status":
+            self._answer(200, status(self.server.service))
+        elif path == "/metrics":
+            self._send(200, metrics.CONTENT_TYPE, metrics.metrics(self.server.service).encode())
+        else:
+            job = self._job(path)
+            job.finished.wait(_wait_s(query))
+            self._tell(job)
 
-    def _body(self) -> bytes | None:
+    def _post(self, raw: bytes) -> None:
+        service = self.server.service
+        if self.path == "/prove":
+            request = parse_request(raw)
+            job = service.submit(request)
+            if request.wait:
+                job.finished.wait()
+            self._tell(job)
+        elif self.path == "/preload":
+            if service.draining:
+                raise Refused("the daemon is about to stop; ask another one")
+            self._answer(200, service.engine.keys.preload(parse_key_request(raw)))
+        elif self.path == "/evict":
+            path = parse_key_request(raw)
+            if not service.engine.keys.evict(path):
+                raise NotFound(f"{path}: this key is not in memory")
+            self._answer(200, {"zkey": path})
+        else:
+            raise NotFound("no such address; the daemon knows POST /prove, /preload and /evict")
+
+    def _delete(self, raw: bytes) -> None:
+        job = self._job(self.path)
+        self.server.service.cancel(job)
+        self._answer(200, {"request_id": job.request.request_id, "state": job.state})
+
+    def _job(self, path: str) -> Job:
+        before, _, name = path.rpartition("/")
+        if before != "/prove" or not name:
+            raise NotFound("no such address; the daemon knows /prove/<request id>, GET /status and GET /metrics")
+        request_id = unquote(name)
+        job = self.server.service.find(request_id)
+        if job is None:
+            raise NotFound(f"request id {request_id!r} is unknown, or its answer is no longer kept")
+        return job
+
+    def _tell(self, job: Job) -> None:
+        """The job's answer, or its state while there is none."""
+        request_id, parts = job.request.request_id, job.partitions
+        if not job.finished.is_set():
+            self._answer(202, {"request_id": request_id, "state": job.state})
+        elif job.request.many:
+            told = [{"index": index, "state": one.state, **_outcome(one)} for index, one in enumerate(parts)]
+            good = sum(one.state == "done" for one in parts)
+            counts = {"done": good, "failed": len(parts) - good}
+            self._answer(200, {"request_id": request_id, **counts, "partitions": told})
+        elif (failure := parts[0].failure) is not None:
+            self._refuse(_STATUS.get(failure.name, _UNPROCESSABLE), failure.name, failure.message)
+        else:
+            self._answer(200, {"request_id": request_id, **_outcome(parts[0])})
+
+    def _body(self, needed: bool) -> bytes | None:
         """The request's body, read in full so that the connection can go on; None after a refusal."""
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or len(length) > 9 or int(length) > MAX_BODY:
+        length = self.headers.get("Content-Length", "" if needed else "0")
+        chunked = "Transfer-Encoding" in self.headers
+        if chunked or not (length.isascii() and length.isdecimal()) or len(length) > 9 or int(length) > MAX_BODY:
             self.close_connection = True
             self._refuse(413, "bad_length", f"a body of at most {MAX_BODY} bytes with its Content-Length is needed")
             return None
@@ -104,24 +171,45 @@ class Handler(BaseHTTPRequestHandler):
         self._refuse(401, "unauthorised", "the bearer token is missing or wrong")
         return False
 
-    def _refuse(self, status: int, name: str, message: str) -> None:
-        self._answer(status, {"error": {"name": name, "message": message}})
+    def _refuse(self, code: int, name: str, message: str) -> None:
+        self._answer(code, {"error": {"name": name, "message": message}})
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What http.server itself refuses (a malformed request line, another method), in our words' form."""
         self.close_connection = True
         self._refuse(code, "bad_request", message or "the request is malformed")
 
-    def _answer(self, status: int, value: object) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+    def _answer(self, code: int, value: object) -> None:
+        self._send(code, "application/json", json.dumps(value).encode())
+
+    def _send(self, code: int, content_type: str, body: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: the log has a line a proof, not a line a request."""
+
+
+def _outcome(one: Partition) -> dict[str, Any]:
+    if one.done is not None:
+        return {"proof": one.done.proof, "public": one.done.public, "timings_ms": one.done.timings_ms}
+    failure = one.failure or Failure("internal_error", "the daemon failed; its log says why")
+    return {"error": {"name": failure.name, "message": failure.message}, "timings_ms": one.timings_ms}
+
+
+def _wait_s(query: str) -> float:
+    """`wait_s` of a query string, 0 when it is not there."""
+    try:
+        given = parse_qs(query, keep_blank_values=True, strict_parsing=bool(query))
+        seconds = float(given.pop("wait_s", ["0"])[0])
+    except ValueError:
+        seconds, given = -1.0, {}
+    if given or not 0 <= seconds <= MAX_WAIT_S:
+        raise BadRequest(f"the query may be wait_s=SECONDS, from 0 to {MAX_WAIT_S:.0f}")
+    return seconds
 
 
 class Server(ThreadingMixIn, HTTPServer):
@@ -189,23 +277,33 @@ def _clear_stale(path: str) -> None:
     raise Refused(f"{path}: another daemon listens there; use it, or choose another path")
 
 
-def run(server: Server, announce: Callable[[], None]) -> None:
-    """Serves until SIGTERM or SIGINT, drains, and returns. `announce` is called once a signal would be
-    obeyed.
+def run(server: Server, announce: Callable[[], None], drain_s: float | None = None) -> bool:
+    """Serves until SIGTERM or SIGINT, drains, and returns whether every proof taken was ended. A second signal,
+    or `drain_s`, cuts the draining short. `announce` is called once a signal would be obeyed.
     """
     service = server.service
-
-    def stop() -> None:
-        log("draining")
-        service.drain()
-        server.shutdown()
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()  # what a signal handler may use
+    cut = threading.Event()
 
     def on_signal(signum: int, frame: Any) -> None:
-        if not service.draining:
-            threading.Thread(target=stop, daemon=True).start()
+        signals.put(signum)
+
+    def stop() -> None:
+        signals.get()
+        log("draining")
+        threading.Thread(target=hurry, daemon=True).start()
+        if not service.drain(drain_s):
+            cut.set()
+        server.shutdown()
+
+    def hurry() -> None:
+        signals.get()
+        cut.set()
+        service.drain(0)
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, on_signal)
+    threading.Thread(target=stop, daemon=True).start()
     announce()
     try:
         server.serve_forever(poll_interval=0.1)
@@ -214,5 +312,6 @@ def run(server: Server, announce: Callable[[], None]) -> None:
         server.server_close()
         if isinstance(address, str):
             Path(address).unlink(missing_ok=True)
-        service.engine.close()
+        service.close()
     log("stopped")
+    return not cut.is_set()

@@ -85,7 +85,8 @@ def test_refusals_are_named_and_the_daemon_lives_on(client: Client, daemon: OwnD
         (b"POST /prove HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"413"),
         (b"POST /prove HTTP/1.1\r\nContent-Length: 9\r\n\r\n{\xff\xfe[[[[[[", b"400"),
         (b"POST /prove HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body), b"400"),
-        (b"DELETE /prove HTTP/1.1\r\n\r\n", b"501"),
+        (b"DELETE /prove HTTP/1.1\r\n\r\n", b"404"),
+        (b"PATCH /prove HTTP/1.1\r\n\r\n", b"501"),
         (b"\x00\x01\x02\x03\r\n\r\n", b"400"),
     ):
         answer = raw_request(daemon.url, raw)
