@@ -13,7 +13,7 @@ from typing import Any
 from gpu.curve.params import CURVES, Curve
 from gpu.field.cuda import FieldType
 
-_MODULES = ("gpu.field.cuda_kernels", "gpu.ntt.cuda", "gpu.msm.cuda")
+_MODULES = ("gpu.field.cuda_kernels", "gpu.ntt.cuda", "gpu.msm.sorting", "gpu.msm.cuda")
 _KERNELS: dict[str, Kernel] = {}
 
 

@@ -1,0 +1,191 @@
+"""A multi-scalar multiplication on a device: scratch memory made once, and the order of its kernels.
+
+Bernstein, Doumen, Lange, Oosterwijk, "Faster batch forgery identification" (INDOCRYPT 2012), section 4, in parallel:
+digits are sorted by bucket, buckets are cut into slices, each slice, then each bucket, then each window is added up.
+The kernels are in `gpu.msm.sorting` and `gpu.msm.cuda`; nothing here needs numba.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpu.cuda.device import Buffer, Device, Span
+from gpu.curve.group import KernelGroup
+from gpu.curve.reference import Point
+from gpu.msm import schedule as schedules
+from gpu.msm.horner import Sum, horner
+from gpu.msm.schedule import DEFAULT_ENTRIES, RUN, SCAN_ITEMS, SCAN_THREADS, Schedule
+
+SCALAR_BYTES = 32
+_BLOCK = 256
+_ACCUMULATE_BLOCK = 128
+_COLD_BLOCK = 64
+_FOLD_BLOCK = 128
+
+Place = Buffer | Span
+
+
+def n_bytes(group: KernelGroup, n: int, entries: int = DEFAULT_ENTRIES) -> int:
+    """Device memory that `DeviceMsm` of the same arguments holds, apart from points and scalars."""
+    plan = schedules.best(group, max(1, min(n, entries)), entries)
+    return sum(plan.sizes(2 * group.point_bytes).values())
+
+
+class DeviceMsm:
+    """Sums of up to `n_max` multiples in one go, of any number in several.
+
+    `entries` bounds the scratch memory: how many scalars times windows are sorted at once. A smaller one makes more
+    rounds of fewer windows, and below `n_max` ranges of so many points.
+    """
+
+    def __init__(self, device: Device, group: KernelGroup, n_max: int, entries: int = DEFAULT_ENTRIES) -> None:
+        """OutOfDeviceMemory when `n_bytes` are not free; nothing is left allocated then."""
+        self._device = device
+        self._group = group
+        self._entries = entries
+        self._range = max(1, min(n_max, entries))
+        self._sum_bytes = 2 * group.point_bytes
+        self._prefix = f"{group.curve.name}_g{group.kind.degree}"
+        plan = schedules.best(group, self._range, entries)
+        self._room = plan.sizes(self._sum_bytes)
+        self._at: dict[str, Buffer] = {}
+        try:
+            for name, size in self._room.items():
+                self._at[name] = device.alloc(size)
+        except BaseException:
+            self.free()
+            raise
+
+    def run(self, points: Place, scalars: Place, n: int) -> Point:
+        """The sum of scalars[i] * points[i]. `points`: affine, in `.zkey` form; `scalars`: 32 bytes each, plain,
+        below r.
+        """
+        total: Point = None
+        for begin in range(0, n, self._range):
+            count = min(self._range, n - begin)
+            part = self._sum(points.at(begin * self._group.point_bytes), scalars.at(begin * SCALAR_BYTES), count)
+            total = self._group.reference.add(total, part)
+        return total
+
+    def free(self) -> None:
+        """Gives the scratch memory back."""
+        for buffer in self._at.values():
+            buffer.free()
+
+    def _sum(self, points: Place, scalars: Place, n: int) -> Point:
+        plan = schedules.fitting(self._group, n, self._entries, self._room)
+        self._device.upload(self._at["constants"], _constants(self._group.curve.r, plan))
+        for first in range(0, plan.n_windows, plan.per_round):
+            count = min(plan.per_round, plan.n_windows - first)
+            self._sort(plan, scalars, first, count)
+            self._add_up(plan, points, first, count)
+        return horner(self._group.reference.field, self._windows(plan), plan.c)
+
+    def _sort(self, plan: Schedule, scalars: Place, first: int, count: int) -> None:
+        """Entries, slices and tasks of `count` windows from `first` on."""
+        device, at, curve = self._device, self._at, self._group.curve.name
+        n, c, length = plan.n, plan.c, plan.slice_length
+        buckets = count * plan.buckets_per_window
+        for name, words in (("counts", buckets + 1), ("classes", length + 1), ("counters", 2)):
+            device.zero(at[name], 4 * words)
+        device.launch(
+            f"{curve}_msm_digits", -(-n // _BLOCK), _BLOCK, scalars, at["constants"], at["digits"], n, c, first, count
+        )
+        blocks = -(-n // (_BLOCK * RUN))
+        device.launch(f"{curve}_msm_histogram", blocks * count, _BLOCK, at["digits"], at["counts"], n, c, blocks)
+        self._scan(at["counts"], at["starts"], buckets + 1, 1)
+        self._scan(at["counts"], at["slice_starts"], buckets + 1, length)
+        device.launch(
+            f"{curve}_msm_scatter",
+            blocks * count,
+            _BLOCK,
+            at["digits"],
+            at["counts"],
+            at["starts"],
+            at["entries"],
+            n,
+            c,
+            blocks,
+        )
+        slices = (-(-plan.max_slices // _BLOCK), _BLOCK, at["starts"], at["slice_starts"], at["classes"])
+        device.launch(f"{curve}_msm_lengths", *slices, buckets, length)
+        self._scan(at["classes"], at["classes"], length + 1, 1)
+        device.launch(f"{curve}_msm_order", *slices, at["tasks"], buckets, length)
+        device.launch(
+            f"{curve}_msm_long",
+            -(-buckets // _BLOCK),
+            _BLOCK,
+            at["slice_starts"],
+            at["long_buckets"],
+            at["counters"],
+            buckets,
+        )
+
+    def _scan(self, source: Place, out: Place, n: int, slice_length: int) -> None:
+        """out[i] = the sum of ceil(source[k] / slice_length) for k < i."""
+        device, totals, curve = self._device, self._at["totals"], self._group.curve.name
+        blocks = -(-n // (SCAN_THREADS * SCAN_ITEMS))
+        device.launch(f"{curve}_msm_scan", blocks, SCAN_THREADS, source, out, totals, n, slice_length)
+        if blocks > 1:
+            device.launch(f"{curve}_msm_scan", 1, SCAN_THREADS, totals, totals, totals.at(4 * blocks), blocks, 1)
+            device.launch(f"{curve}_msm_scan_add", -(-n // _BLOCK), _BLOCK, out, totals, n)
+
+    def _add_up(self, plan: Schedule, points: Place, first: int, count: int) -> None:
+        """The sums of `count` windows from `first` on."""
+        device, at, prefix = self._device, self._at, self._prefix
+        buckets, sms = count * plan.buckets_per_window, device.sm_count
+        device.launch(
+            f"{prefix}_accumulate",
+            -(-plan.max_slices // _ACCUMULATE_BLOCK),
+            _ACCUMULATE_BLOCK,
+            points,
+            at["entries"],
+            at["tasks"],
+            at["slice_starts"],
+            at["sums"],
+            at["exceptions"],
+            at["counters"],
+            buckets,
+        )
+        device.launch(
+            f"{prefix}_repair",
+            2 * sms,
+            _COLD_BLOCK,
+            points,
+            at["entries"],
+            at["tasks"],
+            at["sums"],
+            at["exceptions"],
+            at["counters"],
+        )
+        device.launch(
+            f"{prefix}_join", 4 * sms, _FOLD_BLOCK, at["sums"], at["slice_starts"], at["long_buckets"], at["counters"]
+        )
+        segments = count * plan.segments_per_window
+        device.launch(
+            f"{prefix}_segments",
+            -(-segments // _COLD_BLOCK),
+            _COLD_BLOCK,
+            at["sums"],
+            at["slice_starts"],
+            at["parts"],
+            plan.log_segment,
+            plan.c - 1,
+            segments,
+        )
+        out = at["windows"].at(first * self._sum_bytes)
+        device.launch(f"{prefix}_windows", count, _FOLD_BLOCK, at["parts"], out, plan.segments_per_window)
+
+    def _windows(self, plan: Schedule) -> list[Sum]:
+        """What each window came to, as Python ints."""
+        group, width = self._group, self._sum_bytes // 4
+        raw = self._device.download(self._at["windows"], plan.n_windows * self._sum_bytes)
+        values = [group.value(raw[i : i + width]) for i in range(0, len(raw), width)]
+        return [(values[i], values[i + 1], values[i + 2], values[i + 3]) for i in range(0, len(values), 4)]
+
+
+def _constants(order: int, plan: Schedule) -> np.ndarray:
+    """Half the order, the number whose digits are all 2^(c-1), and that less the order mod 2^288: nine words each."""
+    middle = schedules.middle(plan.c, plan.n_windows)
+    raw = b"".join(value.to_bytes(36, "little") for value in (order // 2, middle, (middle - order) % (1 << 288)))
+    return np.frombuffer(raw, np.uint8)

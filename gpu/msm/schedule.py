@@ -1,0 +1,141 @@
+"""How a GPU does a multi-scalar multiplication of a given size: windows, rounds, slices, and the memory they take.
+
+Pure arithmetic. The costs are a model made from the number of point additions, not measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gpu.curve.group import KernelGroup
+
+DEFAULT_ENTRIES = 1 << 27
+"""Scalars times windows that are sorted at once: 1 GiB of digits and entries."""
+
+RUN = 16
+"""Digits that a thread of the sorting kernels does one after the other."""
+SCAN_THREADS = 256
+SCAN_ITEMS = 8
+"""Neighbours that a thread of a prefix sum adds up by itself. Two levels of such blocks reach far beyond MAX_BUCKETS.
+"""
+MAX_BUCKETS = 1 << 20
+MAX_C = 17
+"""Where digits are scattered, a place in each bucket of a window is open: 2^16 sectors of 32 bytes fit every GPU's
+cache.
+"""
+_MIN_SLICE = 32
+_THREADS = 1 << 15
+"""Adding at the same time, about: of a GPU of 128 multiprocessors. A constant, so that memory can be planned without
+a GPU.
+"""
+_SCALAR_BITS = 288  # of the sum that the digits are cut from: nine words
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`n` scalars in `n_windows` windows of `c` bits, `per_round` of them at a time; see `gpu.msm.sorting`.
+
+    A bucket is cut into slices of at most `slice_length` entries; 2^log_segment buckets are summed by a thread.
+    """
+
+    n: int
+    c: int
+    n_windows: int
+    per_round: int
+    log_segment: int
+
+    @property
+    def buckets_per_window(self) -> int:
+        return 1 << (self.c - 1)
+
+    @property
+    def n_buckets(self) -> int:
+        """Of a round."""
+        return self.per_round * self.buckets_per_window
+
+    @property
+    def slice_length(self) -> int:
+        """Twice the mean of a full window, so that most buckets are one slice."""
+        return max(_MIN_SLICE, 2 * -(-self.n // self.buckets_per_window))
+
+    @property
+    def max_slices(self) -> int:
+        """One for each bucket, and one more for every slice_length entries; none is empty."""
+        return min(self.n_buckets + self.n_buckets // 2, self.n * self.per_round)
+
+    @property
+    def segments_per_window(self) -> int:
+        return self.buckets_per_window >> self.log_segment
+
+    def sizes(self, sum_bytes: int) -> dict[str, int]:
+        """Bytes of each array; `sum_bytes` those of an XYZZ point. All grow with n, c and per_round."""
+        entries, places = self.n * self.per_round, self.n_buckets + 1
+        return {
+            "digits": 4 * entries,
+            "entries": 4 * entries,
+            "counts": 4 * places,
+            "starts": 4 * places,
+            "slice_starts": 4 * places,
+            "totals": 4 * (-(-max(places, self.slice_length + 1) // (SCAN_THREADS * SCAN_ITEMS)) + 1),
+            "classes": 4 * (self.slice_length + 1),
+            "tasks": 12 * self.max_slices,
+            "sums": sum_bytes * self.max_slices,
+            "exceptions": 8 * self.max_slices,
+            "long_buckets": 4 * (self.n_buckets // 2 + 1),
+            "counters": 8,
+            "parts": sum_bytes * (self.n_buckets >> self.log_segment),
+            "windows": sum_bytes * self.n_windows,
+            "constants": 4 * 27,
+        }
+
+    def cost(self) -> float:
+        """Additions, one after the other, weighted by their multiplications (10 mixed, 14 full)."""
+        mixed = self.n * self.n_windows / _THREADS + self.n / self.buckets_per_window
+        segments = self.n_windows * self.segments_per_window
+        full = (2 * (1 << self.log_segment) + 1.5 * self.c) * max(1.0, segments / _THREADS)
+        return 10 * mixed + 14 * (full + self.segments_per_window.bit_length())
+
+
+def n_windows(order: int, c: int) -> int:
+    """Windows of c bits that hold any scalar up to half the order, with a sign."""
+    count = 1
+    while not order // 2 <= middle(c, count) < (1 << c * count) - order // 2:
+        count += 1
+    return count
+
+
+def middle(c: int, count: int) -> int:
+    """The number whose `count` digits of c bits are all 2^(c-1)."""
+    return (1 << (c - 1)) * ((1 << c * count) - 1) // ((1 << c) - 1)
+
+
+@lru_cache
+def candidates(order: int, n: int, entries: int) -> list[Schedule]:
+    """Every schedule for n scalars (at least 1, at most `entries`), the cheapest first."""
+    out = []
+    for c in range(2, MAX_C + 1):
+        count = n_windows(order, c)
+        per_round = min(count, entries // n, MAX_BUCKETS >> (c - 1))
+        if not per_round or c * count > _SCALAR_BITS:
+            continue
+        rounds = -(-count // per_round)
+        buckets = count << (c - 1)
+        segment = max(2, (buckets // (2 * _THREADS)).bit_length())
+        out.append(Schedule(n, c, count, -(-count // rounds), min(segment, 6, c - 1)))
+    return sorted(out, key=Schedule.cost)
+
+
+def best(group: KernelGroup, n: int, entries: int) -> Schedule:
+    """The cheapest schedule for n scalars."""
+    return candidates(group.curve.r, n, entries)[0]
+
+
+def fitting(group: KernelGroup, n: int, entries: int, room: dict[str, int]) -> Schedule:
+    """The cheapest schedule for n scalars whose arrays fit into `room`, made for at least as many."""
+    sum_bytes = 2 * group.point_bytes
+    return next(
+        schedule
+        for schedule in candidates(group.curve.r, n, entries)
+        if all(size <= room[name] for name, size in schedule.sizes(sum_bytes).items())
+    )
