@@ -38,7 +38,7 @@ STAGE_BYTES = 8 << 20
 N_STAGES = 4
 
 # After these the context is as good as before; after any other error nothing on it can be trusted.
-_HARMLESS = ("CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_NOT_FOUND", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
+_HARMLESS = ("CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
 _WRONG_IMAGE = (
     "CUDA_ERROR_NO_BINARY_FOR_GPU",
     "CUDA_ERROR_INVALID_IMAGE",
@@ -47,6 +47,10 @@ _WRONG_IMAGE = (
     "CUDA_ERROR_JIT_COMPILER_NOT_FOUND",
     "CUDA_ERROR_JIT_COMPILATION_DISABLED",
 )
+
+
+class _NotFound(GpuError):
+    """The driver knows nothing of that name."""
 
 
 class _Stage(NamedTuple):
@@ -93,9 +97,9 @@ class CudaDevice:
         self._cu = cu = bindings()
         self._poison: str | None = None
         self.driver_version: int = self._call(cu.cuDriverGetVersion)
-        count = self._call(cu.cuDeviceGetCount)
-        if ordinal >= count:
-            raise NoDevice(f"there is no GPU {ordinal}, the driver shows {count}; check CUDA_VISIBLE_DEVICES")
+        self.count: int = self._call(cu.cuDeviceGetCount)
+        if ordinal >= self.count:
+            raise NoDevice(f"there is no GPU {ordinal}, the driver shows {self.count}; check CUDA_VISIBLE_DEVICES")
         self._device = self._call(cu.cuDeviceGet, ordinal)
         self.name = self._call(cu.cuDeviceGetName, 256, self._device).split(b"\0")[0].decode(errors="replace")
         attribute = cu.CUdevice_attribute
@@ -110,8 +114,8 @@ class CudaDevice:
         # A waiting thread sleeps: the cores belong to the synthesis of the next proofs.
         self._call(cu.cuDevicePrimaryCtxSetFlags, self._device, cu.CUctx_flags.CU_CTX_SCHED_BLOCKING_SYNC)
         self._call(cu.cuCtxSetCurrent, self._call(cu.cuDevicePrimaryCtxRetain, self._device))
-        self._stream = self._call(cu.cuStreamCreate, cu.CUstream_flags.CU_STREAM_NON_BLOCKING)
         self._modules = [self._load(image) for image in found]
+        self._stream = self._call(cu.cuStreamCreate, cu.CUstream_flags.CU_STREAM_NON_BLOCKING)
         self._functions: dict[str, Any] = {}
         self._fillers = ThreadPoolExecutor(N_STAGES, "staging")
         self._stages = [self._stage() for _ in range(N_STAGES)]
@@ -199,15 +203,21 @@ class CudaDevice:
         status, *values = function(*args)
         if status == self._cu.CUresult.CUDA_SUCCESS:
             return values[0] if len(values) == 1 else tuple(values)
+        raise self._error(function, status)
+
+    def _error(self, function: Callable[..., Any], status: Any) -> GpuError:
+        """The named error for what a call answered."""
         if status == self._cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-            raise OutOfDeviceMemory(f"the GPU is out of memory ({function.__name__})")
+            return OutOfDeviceMemory(f"the GPU is out of memory ({function.__name__})")
         line = f"{getattr(self, 'name', 'the GPU')}: {function.__name__} failed with {status.name}"
         if status.name in _WRONG_IMAGE:
-            raise KernelsMissing(f"{line}; the driver is for CUDA {self._cuda()}, the kernels need 13.0 or newer")
+            return KernelsMissing(f"{line}; the driver is for CUDA {self._cuda()}, the kernels need 13.0 or newer")
+        if status.name == "CUDA_ERROR_NOT_FOUND":
+            return _NotFound(line)
         if status.name in _HARMLESS:
-            raise GpuError(f"{line}; report this as a bug of provefleet")
+            return GpuError(f"{line}; report this as a bug of provefleet")
         self._poison = f"{line}; the GPU process must be started again"
-        raise DevicePoisoned(self._poison)
+        return DevicePoisoned(self._poison)
 
     def _cuda(self) -> str:
         return f"{self.driver_version // 1000}.{self.driver_version % 1000 // 10}"
@@ -221,10 +231,11 @@ class CudaDevice:
 
     def _find(self, kernel: str) -> Any:
         for module in self._modules:
-            status, function = self._cu.cuModuleGetFunction(module, kernel.encode())
-            if status == self._cu.CUresult.CUDA_SUCCESS:
-                self._functions[kernel] = function
-                return function
+            try:
+                self._functions[kernel] = self._call(self._cu.cuModuleGetFunction, module, kernel.encode())
+            except _NotFound:
+                continue
+            return self._functions[kernel]
         raise KernelsMissing(f"the built kernels have no {kernel}; build them again: python -m gpu.cuda.build")
 
     def _stage(self) -> _Stage:

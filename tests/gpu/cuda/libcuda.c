@@ -33,6 +33,10 @@ static struct {
 } fake = {.count = 1, .major = 9, .minor = 0, .total = 1ul << 30};
 
 /* What the test sets and asks. */
+void fake_reset(void) {
+    fake.launch = 0, fake.failing = 0, fake.sticky = 0, fake.used = fake.host = 0, fake.objects = 0;
+    fake.initialised = fake.retained = fake.current = 0;
+}
 void fake_device(int count, int major, int minor, size_t total) {
     fake.count = count, fake.major = major, fake.minor = minor, fake.total = total;
 }
