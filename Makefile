@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q --no-input
 COMPILE := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: help demo test test-browser test-prover test-crash test-images lint lock clean
+.PHONY: help demo test test-browser test-prover test-crash test-images bench-prover lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -30,6 +30,9 @@ test-images: $(VENV)/.dev ## build the images and run the demo inside (root, bui
 
 test-browser: $(VENV)/.dev ## every page in headless Chromium, in four sizes, light and dark
 	$(BIN)/python -m pytest -rs -m browser tests/browser $(ARGS)
+
+bench-prover: $(VENV)/.bench tests/js/node_modules ## the prover beside snarkjs, groth16py, arkworks, py_ecc (FULL=1: 2^20 too; ROWS=msm,ntt: some)
+	$(BIN)/python -m tests.bench.prover
 
 lint: $(VENV)/.dev ## ruff, the arrows between the rooms, mypy
 	$(BIN)/ruff check .
@@ -70,6 +73,10 @@ $(VENV)/.dev: $(VENV)/.control requirements/dev.txt
 $(VENV)/.cuda-build: $(VENV)/.dev requirements/cuda-build.txt
 	@echo "installing what compiles GPU kernels into $(VENV)"
 	@$(PIP) --require-hashes -r requirements/cuda-build.txt
+	@touch $@
+
+tests/js/node_modules: tests/js/package-lock.json
+	npm ci --prefix tests/js --no-audit --no-fund --silent
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.control requirements/bench.txt
