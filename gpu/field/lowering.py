@@ -20,9 +20,9 @@ from gpu.field.limbs import I64
 
 I1 = ir.IntType(1)
 I32 = ir.IntType(32)
-WORDS, ROWS, REFS = "words", "rows", "refs"
-"""Operands that are no elements: canonical elements of 64-bit words, rows (see KernelField), and references
-(uint32: a row's index times two, plus one where its negative is meant). An index counts one of each.
+WORDS, ROWS, REFS, SINGLE = "words", "rows", "refs", "single"
+"""Operands that are no elements: canonical elements of 64-bit words, rows (see KernelField), references (uint32: a
+row's index times two, plus one where its negative is meant), and single 64-bit words. An index counts one of each.
 """
 Stride = int | str
 
@@ -30,7 +30,7 @@ Stride = int | str
 @dataclass(frozen=True)
 class Operation:
     """`emit(machine, *pointers, *integers, *flags)` writes the body. `strides`: for each operand, how many
-    elements one index steps, or WORDS, ROWS or REFS.
+    elements one index steps, or WORDS, ROWS, REFS or SINGLE.
 
     `returns_mask`: the body returns a mask. `returns_bool`: it returns an i1; else nothing. `integers`: how many
     int64 follow the operands. `flag`: whether a boolean does, at the end.
@@ -129,7 +129,7 @@ def _pointer(
     data = context.make_array(array_type)(context, builder, array).data
     if stride == REFS:
         return builder.gep(builder.bitcast(data, I32.as_pointer()), [index])
-    words = {WORDS: kind.degree * kind.field.limbs, ROWS: kind.row_words}.get(str(stride))
+    words = {WORDS: kind.degree * kind.field.limbs, ROWS: kind.row_words, SINGLE: 1}.get(str(stride))
     if words is None:
         words = int(stride) * kind.words
     base = builder.bitcast(data, I64.as_pointer())

@@ -34,7 +34,7 @@ def _read_words(m: Machine, words: Any, stride: Any) -> Parts:
     parts = []
     for c in range(degree):
         columns = v.transpose(m.builder, [v.load_words(m.builder, _step(m, lane, c, n), n) for lane in lanes])
-        parts.append(m.arith.below_p(_regroup(m, columns[:n], 64, DIGIT_BITS, m.kind.limbs)))
+        parts.append(m.arith.below_p(regroup(m, columns[:n], 64, DIGIT_BITS, m.kind.limbs)))
     return parts
 
 
@@ -46,7 +46,7 @@ def _write_words(m: Machine, words: Any, parts: Parts, stride: Any) -> None:
     n, degree = m.kind.field.limbs, m.kind.degree
     rows = []
     for part in parts:
-        columns = _regroup(m, list(m.arith.canonical(part).limbs), DIGIT_BITS, 64, n)
+        columns = regroup(m, list(m.arith.canonical(part).limbs), DIGIT_BITS, 64, n)
         rows.append(v.transpose(m.builder, columns + [v.ZERO] * (LANES - n)))
     for lane in range(LANES):
         target = _step(m, words, m.builder.mul(stride, I64(lane)), degree * n)
@@ -54,7 +54,7 @@ def _write_words(m: Machine, words: Any, parts: Parts, stride: Any) -> None:
             v.store_words(m.builder, rows[c][lane], _step(m, target, c, n), n)
 
 
-def _regroup(m: Machine, digits: list[Any], have: int, want: int, count: int) -> list[Any]:
+def regroup(m: Machine, digits: list[Any], have: int, want: int, count: int) -> list[Any]:
     """Digits of `have` bits as `count` digits of `want` bits."""
     b, out = m.builder, []
     for k in range(count):
