@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from gpu.cuda.device import OutOfDeviceMemory
 from gpu.curve.group import KernelGroup, kernel_g1, kernel_g2
 from gpu.groth16.zkey import ZkeyFacts
-from gpu.msm import launch as msm
-from gpu.ntt import launch as ntt
+from gpu.msm.launch import n_bytes as msm_bytes
+from gpu.ntt.launch import n_bytes as domain_bytes
 
 SCALAR_BYTES = 32
 SMALLEST_RANGE = 1 << 16
@@ -101,9 +101,9 @@ def _range_that_fits(path: str, facts: ZkeyFacts, longest: int, available: int, 
 def _work_bytes(facts: ZkeyFacts, width: int, *, streamed: bool = False) -> int:
     groups = kernel_g1(facts.curve), kernel_g2(facts.curve)
     vectors = SCALAR_BYTES * (facts.n_vars + 3 * facts.domain_size)
-    scratch = sum(msm.n_bytes(group, _width(facts, group, width)) for group in groups)
+    scratch = sum(msm_bytes(group, _width(facts, group, width)) for group in groups)
     on_their_way = _on_their_way(facts, width) if streamed else 0
-    return vectors + ntt.n_bytes(facts.curve, facts.domain_size) + scratch + on_their_way
+    return vectors + domain_bytes(facts.curve, facts.domain_size) + scratch + on_their_way
 
 
 def _width(facts: ZkeyFacts, group: KernelGroup, width: int) -> int:
