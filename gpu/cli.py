@@ -98,6 +98,27 @@ def setup(r1cs: str, zkey: str, insecure: bool) -> None:
 
 
 @click.command()
+@click.argument("wasm", type=_FILE)
+@click.argument("inputs", type=_FILE)
+@click.argument("wtns", type=_FILE)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Processor seconds that the program may take; by default 4, and 100 microseconds for each value of the "
+    "witness, at most 600.",
+)
+@_refusing
+def witness(wasm: str, inputs: str, wtns: str, timeout: float | None) -> None:
+    """Make a witness with circom's program CIRCUIT.wasm from INPUTS.json, as snarkjs does.
+
+    The program runs in a sandbox and can reach nothing of this machine. What the circuit logs is printed.
+    """
+    from gpu.witness.calculate import write_witness
+
+    write_witness(wasm, inputs, wtns, timeout, click.echo)
+
+
+@click.command()
 @click.argument("kind", type=click.Choice(["chain"]))
 @click.argument("n", type=click.IntRange(1))
 @click.argument("r1cs", type=_FILE)
