@@ -9,7 +9,7 @@ valid_affine(F, p, j, b, 0) -> bool  reduced, and infinity or on the curve y^2 =
 from __future__ import annotations
 
 from gpu.curve.bodies import ADD_AFFINE, ADD_SUM, DOUBLE, VALID
-from gpu.field.compiled import intrinsic, kernel
+from gpu.field.compiled import intrinsic
 from gpu.field.lowering import operation
 
 
@@ -31,12 +31,3 @@ def double(typingctx, field, s, i):
 @intrinsic
 def valid_affine(typingctx, field, p, j, b, k):
     return operation(VALID, field, p, j, b, k)
-
-
-@kernel
-def first_bad_point(F, p, begin, end, b):
-    """The index of the first affine point in [begin, end) with a coordinate >= p or off the curve, or -1."""
-    for i in range(begin, end):
-        if not valid_affine(F, p, i, b, 0):
-            return i
-    return -1

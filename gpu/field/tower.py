@@ -41,6 +41,10 @@ class Fp:
     def inv(self, a: Any) -> Any:
         return pow(a, -1, self.p)
 
+    def conj(self, a: Any) -> Any:
+        """The p-power Frobenius: the identity here."""
+        return a
+
 
 class Fp2(Fp):
     """Operations of Fp[u]/(u^2 + 1)."""

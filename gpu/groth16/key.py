@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu.curve.checks import all_in_subgroup, first_off_curve
+from gpu.curve.checks import first_fault
 from gpu.curve.group import KernelGroup, kernel_g1, kernel_g2
 from gpu.curve.params import Curve
 from gpu.field.kinds import kernel_field
@@ -58,14 +58,10 @@ def load_key(path: str | os.PathLike[str], pool: Executor, threads: int) -> Prov
     file, facts = open_zkey(path)
     one, two = kernel_g1(facts.curve), kernel_g2(facts.curve)
     sections = {number: np.frombuffer(file.section(number), np.uint8) for number in (3, 5, 6, 7, 8, 9)}
-    for number, section in sections.items():
-        bad = first_off_curve(two if number == 7 else one, section, pool, threads)
-        if bad >= 0:
-            raise file.bad(number, f"point {bad} is not on the curve, or has a coordinate not below p")
-    if not all_in_subgroup(one, [sections[number] for number in (3, 5, 6, 8, 9)], pool):
-        raise file.bad("sections 3, 5, 6, 8, 9 (G1 points)", "a point is outside the subgroup of order r")
-    if not all_in_subgroup(two, [sections[7]], pool):
-        raise file.bad(7, "a point is outside the subgroup of order r")
+    numbers = list(sections)
+    fault = first_fault([(two if number == 7 else one, sections[number]) for number in numbers], pool, threads)
+    if fault is not None:
+        raise file.bad(numbers[fault.section], f"point {fault.index} {fault.why}")
     matrices = _matrices(file, facts)
     vkey = VerificationKey(facts.curve, facts.alpha1, facts.beta2, facts.gamma2, facts.delta2, ic_points(file, facts))
     return ProvingKey(

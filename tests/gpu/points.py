@@ -26,13 +26,22 @@ def _root(field: Any, value: Any) -> Any | None:
     return None
 
 
-def outside_subgroup(group: KernelGroup) -> Point:
-    """A point on the curve that is not in the subgroup of order r."""
+def on_curve(group: KernelGroup, number: int) -> Point:
+    """A point on the curve, a different one for each number, most probably outside the subgroup."""
     reference = group.reference
     field = reference.field
-    for k in range(1, 200):
+    for k in range(1000 * number, 1000 * number + 200):
         x = k if group.kind.degree == 1 else (k, 1)
         y = _root(field, field.add(field.mul(field.mul(x, x), x), reference.b))
-        if y is not None and not reference.in_subgroup((x, y)):
+        if y is not None:
             return x, y
+    raise AssertionError("none found")
+
+
+def outside_subgroup(group: KernelGroup) -> Point:
+    """A point on the curve that is not in the subgroup of order r."""
+    for number in range(200):
+        point = on_curve(group, number)
+        if not group.reference.in_subgroup(point):
+            return point
     raise AssertionError("none found")
