@@ -14,7 +14,6 @@ from gpu.cuda.registry import kernel
 from gpu.curve.cuda import (
     add_point,
     add_sums,
-    double_sum,
     finish,
     infinity,
     load_point,
@@ -125,31 +124,46 @@ def join(F, sums, slice_starts, long_buckets, counters):
 @kernel("g1_segments", "pppuuu", fields=_cold_g1, max_threads=64)
 @kernel("g2_segments", "pppuuu", fields=_cold_g2, max_threads=64)
 def segments(F, sums, slice_starts, out, log_segment, log_buckets, n_segments):
-    """out[j] = the sum of weight times bucket over segment j, 2^log_segment buckets; the buckets of a window weigh 1,
-    2, 3 ...
+    """out[j] = the sum of weight times bucket over segment j, of 2^log_segment buckets; those of a window weigh 1, 2,
+    3 ...
 
-    Running sums from the top give the weights from 1 within the segment; the segment's sum times what lies below it
-    in its window, by doubling and adding, gives the rest.
+    Running sums from the top give weights from 1 on within the segment. Doubling and adding the segment's sum gives
+    what its place in the window adds to the weights. All additions are one and the same piece of code.
     """
     j = uint32(cuda.grid(1))
     if j >= n_segments:
         return
-    running, total = infinity(F), infinity(F)
-    for k in range(uint32(1) << log_segment):
-        bucket = uint32(((j + uint32(1)) << log_segment) - uint32(1) - uint32(k))
-        at = slice_starts[bucket]
-        if at != slice_starts[bucket + uint32(1)]:
-            running = add_sums(F, running, load_sum(F, sums, at))
-        total = add_sums(F, total, running)
     below = uint32((j << log_segment) & ((uint32(1) << log_buckets) - uint32(1)))
-    multiple = infinity(F)
-    bit = log_buckets
-    while bit > uint32(0):
-        bit = uint32(bit - uint32(1))
-        multiple = double_sum(F, multiple)
-        if (below >> bit) & uint32(1):
-            multiple = add_sums(F, multiple, running)
-    store_sum(F, out, j, add_sums(F, total, multiple))
+    halfway = uint32(uint32(2) << log_segment)
+    last = uint32(halfway + uint32(2) * log_buckets)
+    running, total = infinity(F), infinity(F)
+    for step in range(last + uint32(1)):
+        # An even step prepares (running += bucket, then total *= 2), an odd one adds (total += running).
+        odd, before = step & uint32(1), uint32(step >> uint32(1))
+        left, right = total, running
+        if step < halfway:
+            if not odd:
+                bucket = uint32(((j + uint32(1)) << log_segment) - uint32(1) - before)
+                at = slice_starts[bucket]
+                if at == slice_starts[bucket + uint32(1)]:
+                    continue
+                left, right = running, load_sum(F, sums, at)
+        elif step == last:
+            right = load_sum(F, out, j)
+        elif not odd:
+            if step == halfway:
+                store_sum(F, out, j, total)
+                total = infinity(F)
+                continue
+            right = total
+        elif not (below >> uint32((last - step) >> uint32(1))) & uint32(1):
+            continue
+        s = add_sums(F, left, right)
+        if step < halfway and not odd:
+            running = s
+        else:
+            total = s
+    store_sum(F, out, j, total)
 
 
 @kernel("g1_windows", "ppu", fields=_cold_g1, max_threads=128)
