@@ -126,11 +126,11 @@ def facts_of(device: Device, count: int) -> dict[str, Any]:
     return {"name": device.name, "sm_count": device.sm_count, "memory_bytes": device.memory()[1], "count": count}
 
 
-def main(make: MakeProver = make_prover) -> int:
-    descriptor, parent = map(int, sys.argv[1:])
+def main(arguments: list[str], make: MakeProver = make_prover) -> int:
+    descriptor, parent = map(int, arguments)
     end_with_parent(parent)
     return Server(socket.socket(fileno=descriptor)).run(make)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -15,7 +15,7 @@ from tests.gpu.ptx.machine import Module
 
 _ROOT = Path(__file__).resolve().parents[3]
 _FOLDER = _ROOT / ".pytest_cache" / "ptx-text"
-_SOURCES = ("field", "curve", "ntt", "msm", "cuda")
+_SOURCES = ("field/*.py", "curve/*.py", "ntt/*.py", "msm/*.py", "cuda/compile.py", "cuda/registry.py")
 
 
 @cache
@@ -41,7 +41,7 @@ def _ptx_text(symbol: str) -> str:
 @cache
 def _digest() -> str:
     digest = hashlib.sha256(" ".join(version(name) for name in ("numba", "numba-cuda", "nvidia-nvvm")).encode())
-    for folder in _SOURCES:
-        for source in sorted((_ROOT / "gpu" / folder).glob("*.py")):
+    for pattern in _SOURCES:
+        for source in sorted((_ROOT / "gpu").glob(pattern)):
             digest.update(source.read_bytes())
     return digest.hexdigest()[:32]
