@@ -14,6 +14,7 @@ from gpu.cuda.registry import kernel
 from gpu.curve.cuda import (
     add_point,
     add_sums,
+    double_sum,
     finish,
     infinity,
     load_point,
@@ -47,13 +48,13 @@ def _cold_g2(curve: Curve) -> list[FieldType]:
 
 @kernel("g1_accumulate", "pppppppu", fields=_hot_g1, max_threads=128, min_blocks=3)
 @kernel("g2_accumulate", "pppppppu", fields=_hot_g2, max_threads=128, min_blocks=2)
-def accumulate(F, points, entries, tasks, n_tasks, sums, exceptions, counters, last):
-    """sums[slice] = the sum of its entries' points, for each task (slice, begin, end).
+def accumulate(F, points, entries, tasks, n_tasks, sums, exceptions, counters, which):
+    """sums[slice] = the sum of its entries' points, for each task (slice, begin, end); n_tasks[which] says how many.
 
     A pair of equal x stops a slice: (task, place of the entry that was not added) goes to the exceptions.
     """
     task = uint32(cuda.grid(1))
-    if task >= n_tasks[last]:
+    if task >= n_tasks[which]:
         return
     at, end = tasks[uint32(3) * task + uint32(1)], tasks[uint32(3) * task + uint32(2)]
     s = infinity(F)
@@ -109,68 +110,53 @@ def _fold(F, sums, first, count):
         count = half
 
 
-@kernel("g1_join", "pppp", fields=_cold_g1, max_threads=128)
-@kernel("g2_join", "pppp", fields=_cold_g2, max_threads=128)
-def join(F, sums, slice_starts, long_buckets, counters):
-    """The slices of each long bucket into the first of them."""
+@kernel("g1_join", "ppppu", fields=_cold_g1, max_threads=128)
+@kernel("g2_join", "ppppu", fields=_cold_g2, max_threads=128)
+def join(F, sums, extra_starts, long_buckets, counters, n_buckets):
+    """Adds to each long bucket its further slices, which lie behind the buckets in `sums`."""
     k = uint32(cuda.blockIdx.x)
     while k < counters[uint32(LONG_BUCKETS)]:
         bucket = long_buckets[k]
-        first = slice_starts[bucket]
-        _fold(F, sums, first, uint32(slice_starts[bucket + uint32(1)] - first))
+        first = extra_starts[bucket]
+        count = uint32(extra_starts[bucket + uint32(1)] - first)
+        first = uint32(first + n_buckets)
+        _fold(F, sums, first, count)
+        if cuda.threadIdx.x == 0:
+            store_sum(F, sums, bucket, add_sums(F, load_sum(F, sums, bucket), load_sum(F, sums, first)))
         k = uint32(k + uint32(cuda.gridDim.x))
 
 
-@kernel("g1_segments", "pppuuu", fields=_cold_g1, max_threads=64)
-@kernel("g2_segments", "pppuuu", fields=_cold_g2, max_threads=64)
-def segments(F, sums, slice_starts, out, log_segment, log_buckets, n_segments):
-    """out[j] = the sum of weight times bucket over segment j, of 2^log_segment buckets; those of a window weigh 1, 2,
-    3 ...
+@kernel("g1_merge", "puu", fields=_cold_g1, max_threads=128)
+@kernel("g2_merge", "puu", fields=_cold_g2, max_threads=128)
+def merge(F, sums, level, n):
+    """Puts neighbouring groups of 2^level buckets together, in place, with level + 1 additions for each pair of groups.
 
-    Running sums from the top give weights from 1 on within the segment. Doubling and adding the segment's sum gives
-    what its place in the window adds to the weights. All additions are one and the same piece of code.
+    Of a group, place 0 holds the sum of all its buckets and place 2^i, i < level, the sum of those whose number has
+    bit i. In the group of twice the size place 2^level must hold the sum of the upper group: there it is already.
     """
-    j = uint32(cuda.grid(1))
-    if j >= n_segments:
+    t = uint32(cuda.grid(1))
+    if t >= n:
         return
-    below = uint32((j << log_segment) & ((uint32(1) << log_buckets) - uint32(1)))
-    halfway = uint32(uint32(2) << log_segment)
-    last = uint32(halfway + uint32(2) * log_buckets)
-    running, total = infinity(F), infinity(F)
-    for step in range(last + uint32(1)):
-        # An even step prepares (running += bucket, then total *= 2), an odd one adds (total += running).
-        odd, before = step & uint32(1), uint32(step >> uint32(1))
-        left, right = total, running
-        if step < halfway:
-            if not odd:
-                bucket = uint32(((j + uint32(1)) << log_segment) - uint32(1) - before)
-                at = slice_starts[bucket]
-                if at == slice_starts[bucket + uint32(1)]:
-                    continue
-                left, right = running, load_sum(F, sums, at)
-        elif step == last:
-            right = load_sum(F, out, j)
-        elif not odd:
-            if step == halfway:
-                store_sum(F, out, j, total)
-                total = infinity(F)
-                continue
-            right = total
-        elif not (below >> uint32((last - step) >> uint32(1))) & uint32(1):
-            continue
-        s = add_sums(F, left, right)
-        if step < halfway and not odd:
-            running = s
-        else:
-            total = s
-    store_sum(F, out, j, total)
+    n_places = uint32(level + uint32(1))
+    place = uint32((uint32(1) << uint32(t % n_places)) >> uint32(1))
+    low = uint32((uint32(t // n_places) << n_places) + place)
+    high = uint32(low + (uint32(1) << level))
+    store_sum(F, sums, low, add_sums(F, load_sum(F, sums, low), load_sum(F, sums, high)))
 
 
-@kernel("g1_windows", "ppu", fields=_cold_g1, max_threads=128)
-@kernel("g2_windows", "ppu", fields=_cold_g2, max_threads=128)
-def windows(F, parts, out, per_window):
-    """out[w] = the sum of the segments of window w, one block each. Uses up `parts`."""
-    w = uint32(cuda.blockIdx.x)
-    _fold(F, parts, uint32(w * per_window), per_window)
-    if cuda.threadIdx.x == 0:
-        store_sum(F, out, w, load_sum(F, parts, uint32(w * per_window)))
+@kernel("g1_windows", "ppuu", fields=_cold_g1, max_threads=32)
+@kernel("g2_windows", "ppuu", fields=_cold_g2, max_threads=32)
+def windows(F, sums, out, log_buckets, n_windows):
+    """out[w] = the sum of weight times bucket over window w, whose buckets weigh 1, 2, 3 ..., once they are all merged.
+
+    The weight less one by its bits, Horner's rule, and every bucket once more.
+    """
+    w = uint32(cuda.grid(1))
+    if w >= n_windows:
+        return
+    base = uint32(w << log_buckets)
+    total = infinity(F)
+    for step in range(log_buckets):
+        bit = uint32(log_buckets - uint32(1) - uint32(step))
+        total = add_sums(F, double_sum(F, total), load_sum(F, sums, uint32(base + (uint32(1) << bit))))
+    store_sum(F, out, w, add_sums(F, total, load_sum(F, sums, base)))

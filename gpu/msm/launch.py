@@ -19,8 +19,8 @@ from gpu.msm.schedule import DEFAULT_ENTRIES, RUN, SCAN_ITEMS, SCAN_THREADS, Sch
 SCALAR_BYTES = 32
 _BLOCK = 256
 _ACCUMULATE_BLOCK = 128
-_COLD_BLOCK = 64
-_FOLD_BLOCK = 128
+_REPAIR_BLOCK = 64
+_BUCKET_BLOCK = 128
 
 Place = Buffer | Span
 
@@ -93,8 +93,8 @@ class DeviceMsm:
         )
         blocks = -(-n // (_BLOCK * RUN))
         device.launch(f"{curve}_msm_histogram", blocks * count, _BLOCK, at["digits"], at["counts"], n, c, blocks)
-        self._scan(at["counts"], at["starts"], buckets + 1, 1)
-        self._scan(at["counts"], at["slice_starts"], buckets + 1, length)
+        self._scan(at["counts"], at["starts"], buckets + 1)
+        self._scan(at["counts"], at["extra_starts"], buckets + 1, length)
         device.launch(
             f"{curve}_msm_scatter",
             blocks * count,
@@ -107,74 +107,50 @@ class DeviceMsm:
             c,
             blocks,
         )
-        slices = (-(-plan.max_slices // _BLOCK), _BLOCK, at["starts"], at["slice_starts"], at["classes"])
+        slices = (-(-plan.max_slices // _BLOCK), _BLOCK, at["starts"], at["extra_starts"], at["classes"])
         device.launch(f"{curve}_msm_lengths", *slices, buckets, length)
-        self._scan(at["classes"], at["classes"], length + 1, 1)
+        self._scan(at["classes"], at["classes"], length + 1)
         device.launch(f"{curve}_msm_order", *slices, at["tasks"], buckets, length)
         device.launch(
             f"{curve}_msm_long",
             -(-buckets // _BLOCK),
             _BLOCK,
-            at["slice_starts"],
+            at["extra_starts"],
             at["long_buckets"],
             at["counters"],
             buckets,
         )
 
-    def _scan(self, source: Place, out: Place, n: int, slice_length: int) -> None:
-        """out[i] = the sum of ceil(source[k] / slice_length) for k < i."""
+    def _scan(self, source: Place, out: Place, n: int, slice_length: int = 0) -> None:
+        """out[i] = the sum of source[k], or of the further slices that so many entries make, for k < i."""
         device, totals, curve = self._device, self._at["totals"], self._group.curve.name
         blocks = -(-n // (SCAN_THREADS * SCAN_ITEMS))
         device.launch(f"{curve}_msm_scan", blocks, SCAN_THREADS, source, out, totals, n, slice_length)
         if blocks > 1:
-            device.launch(f"{curve}_msm_scan", 1, SCAN_THREADS, totals, totals, totals.at(4 * blocks), blocks, 1)
+            device.launch(f"{curve}_msm_scan", 1, SCAN_THREADS, totals, totals, totals.at(4 * blocks), blocks, 0)
             device.launch(f"{curve}_msm_scan_add", -(-n // _BLOCK), _BLOCK, out, totals, n)
 
     def _add_up(self, plan: Schedule, points: Place, first: int, count: int) -> None:
         """The sums of `count` windows from `first` on."""
         device, at, prefix = self._device, self._at, self._prefix
         buckets, sms = count * plan.buckets_per_window, device.sm_count
-        device.launch(
-            f"{prefix}_accumulate",
-            -(-plan.max_slices // _ACCUMULATE_BLOCK),
-            _ACCUMULATE_BLOCK,
-            points,
-            at["entries"],
-            at["tasks"],
-            at["slice_starts"],
-            at["sums"],
-            at["exceptions"],
-            at["counters"],
-            buckets,
+        entries, tasks, sums, exceptions, counters = (
+            at[name] for name in ("entries", "tasks", "sums", "exceptions", "counters")
         )
+        device.zero(sums, buckets * self._sum_bytes)  # buckets without entries: infinity
+        blocks = -(-plan.max_slices // _ACCUMULATE_BLOCK)
+        # Once slices are in order, the class of empty ones says how many there are.
+        found = (at["classes"], sums, exceptions, counters, plan.slice_length)
+        device.launch(f"{prefix}_accumulate", blocks, _ACCUMULATE_BLOCK, points, entries, tasks, *found)
+        device.launch(f"{prefix}_repair", 6 * sms, _REPAIR_BLOCK, points, entries, tasks, sums, exceptions, counters)
         device.launch(
-            f"{prefix}_repair",
-            2 * sms,
-            _COLD_BLOCK,
-            points,
-            at["entries"],
-            at["tasks"],
-            at["sums"],
-            at["exceptions"],
-            at["counters"],
+            f"{prefix}_join", 4 * sms, _BUCKET_BLOCK, sums, at["extra_starts"], at["long_buckets"], counters, buckets
         )
-        device.launch(
-            f"{prefix}_join", 4 * sms, _FOLD_BLOCK, at["sums"], at["slice_starts"], at["long_buckets"], at["counters"]
-        )
-        segments = count * plan.segments_per_window
-        device.launch(
-            f"{prefix}_segments",
-            -(-segments // _COLD_BLOCK),
-            _COLD_BLOCK,
-            at["sums"],
-            at["slice_starts"],
-            at["parts"],
-            plan.log_segment,
-            plan.c - 1,
-            segments,
-        )
+        for level in range(plan.c - 1):
+            n = (buckets >> (level + 1)) * (level + 1)
+            device.launch(f"{prefix}_merge", -(-n // _BUCKET_BLOCK), _BUCKET_BLOCK, sums, level, n)
         out = at["windows"].at(first * self._sum_bytes)
-        device.launch(f"{prefix}_windows", count, _FOLD_BLOCK, at["parts"], out, plan.segments_per_window)
+        device.launch(f"{prefix}_windows", count, 1, sums, out, plan.c - 1, count)
 
     def _windows(self, plan: Schedule) -> list[Sum]:
         """What each window came to, as Python ints."""

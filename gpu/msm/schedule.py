@@ -34,16 +34,12 @@ _SCALAR_BITS = 288  # of the sum that the digits are cut from: nine words
 
 @dataclass(frozen=True)
 class Schedule:
-    """`n` scalars in `n_windows` windows of `c` bits, `per_round` of them at a time; see `gpu.msm.sorting`.
-
-    A bucket is cut into slices of at most `slice_length` entries; 2^log_segment buckets are summed by a thread.
-    """
+    """`n` scalars in `n_windows` windows of `c` bits, `per_round` of them at a time; see `gpu.msm.sorting`."""
 
     n: int
     c: int
     n_windows: int
     per_round: int
-    log_segment: int
 
     @property
     def buckets_per_window(self) -> int:
@@ -56,17 +52,13 @@ class Schedule:
 
     @property
     def slice_length(self) -> int:
-        """Twice the mean of a full window, so that most buckets are one slice."""
+        """Entries of a slice, at most: twice the mean of a full window, so that most buckets are one slice."""
         return max(_MIN_SLICE, 2 * -(-self.n // self.buckets_per_window))
 
     @property
     def max_slices(self) -> int:
-        """One for each bucket, and one more for every slice_length entries; none is empty."""
-        return min(self.n_buckets + self.n_buckets // 2, self.n * self.per_round)
-
-    @property
-    def segments_per_window(self) -> int:
-        return self.buckets_per_window >> self.log_segment
+        """One for each bucket; a further one takes slice_length entries, so there are at most half as many of those."""
+        return self.n_buckets + self.n_buckets // 2
 
     def sizes(self, sum_bytes: int) -> dict[str, int]:
         """Bytes of each array; `sum_bytes` those of an XYZZ point. All grow with n, c and per_round."""
@@ -76,7 +68,7 @@ class Schedule:
             "entries": 4 * entries,
             "counts": 4 * places,
             "starts": 4 * places,
-            "slice_starts": 4 * places,
+            "extra_starts": 4 * places,
             "totals": 4 * (-(-max(places, self.slice_length + 1) // (SCAN_THREADS * SCAN_ITEMS)) + 1),
             "classes": 4 * (self.slice_length + 1),
             "tasks": 12 * self.max_slices,
@@ -84,7 +76,6 @@ class Schedule:
             "exceptions": 8 * self.max_slices,
             "long_buckets": 4 * (self.n_buckets // 2 + 1),
             "counters": 8,
-            "parts": sum_bytes * (self.n_buckets >> self.log_segment),
             "windows": sum_bytes * self.n_windows,
             "constants": 4 * 27,
         }
@@ -92,9 +83,10 @@ class Schedule:
     def cost(self) -> float:
         """Additions, one after the other, weighted by their multiplications (10 mixed, 14 full)."""
         mixed = self.n * self.n_windows / _THREADS + self.n / self.buckets_per_window
-        segments = self.n_windows * self.segments_per_window
-        full = (2 * (1 << self.log_segment) + 1.5 * self.c) * max(1.0, segments / _THREADS)
-        return 10 * mixed + 14 * (full + self.segments_per_window.bit_length())
+        # Merging is two additions a bucket and a step a bit, the end of a window two steps a bit; the few threads of
+        # the last steps have the GPU for themselves and are twice as fast.
+        full = 2 * self.n_windows * self.buckets_per_window / _THREADS + 3 * self.c / 2
+        return 10 * mixed + 14 * full
 
 
 def n_windows(order: int, c: int) -> int:
@@ -120,9 +112,7 @@ def candidates(order: int, n: int, entries: int) -> list[Schedule]:
         if not per_round or c * count > _SCALAR_BITS:
             continue
         rounds = -(-count // per_round)
-        buckets = count << (c - 1)
-        segment = max(2, (buckets // (2 * _THREADS)).bit_length())
-        out.append(Schedule(n, c, count, -(-count // rounds), min(segment, 6, c - 1)))
+        out.append(Schedule(n, c, count, -(-count // rounds)))
     return sorted(out, key=Schedule.cost)
 
 

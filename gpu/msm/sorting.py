@@ -136,15 +136,20 @@ def scatter(digits, counts, starts, entries, n, c, blocks_per_window):
 
 
 @cuda.jit(device=True)
-def _slices(count, slice_length):
-    """How many slices a bucket of `count` entries is cut into."""
-    return uint32((count + slice_length - uint32(1)) // slice_length)
+def _weight(count, slice_length):
+    """The count, or (slice_length not 0) how many more slices than one so many entries make."""
+    if slice_length and count:
+        return uint32((count - uint32(1)) // slice_length)
+    if slice_length:
+        return uint32(0)
+    return count
 
 
 @kernel("msm_scan", "pppuu", fields=_no_field, max_threads=SCAN_THREADS)
 def scan(counts, out, totals, n, slice_length):
-    """Exclusive prefix sums of ceil(counts[i] / slice_length) within each block's SCAN_THREADS * SCAN_ITEMS places, and
-    each block's total. `out` may be `counts`. Hillis, Steele, "Data parallel algorithms" (CACM 29, 1986).
+    """Exclusive prefix sums of the counts, or of the further slices that they make, within each block's SCAN_THREADS
+    * SCAN_ITEMS places, and each block's total. `out` may be `counts`. Hillis, Steele, "Data parallel algorithms"
+    (CACM 29, 1986).
     """
     shared = cuda.shared.array(SCAN_THREADS, uint32)
     t = uint32(cuda.threadIdx.x)
@@ -153,7 +158,7 @@ def scan(counts, out, totals, n, slice_length):
     mine = uint32(0)
     i = begin
     while i < end:
-        mine = uint32(mine + _slices(counts[i], slice_length))
+        mine = uint32(mine + _weight(counts[i], slice_length))
         i = uint32(i + uint32(1))
     total = mine
     shared[t] = total
@@ -168,7 +173,7 @@ def scan(counts, out, totals, n, slice_length):
     before = uint32(total - mine)
     i = begin
     while i < end:
-        count = _slices(counts[i], slice_length)
+        count = _weight(counts[i], slice_length)
         out[i] = before
         before = uint32(before + count)
         i = uint32(i + uint32(1))
@@ -185,45 +190,53 @@ def scan_add(out, totals, n):
 
 
 @cuda.jit(device=True)
-def _slice(starts, slice_starts, n_buckets, number):
-    """Begin and end, among the entries, of a slice: its bucket cut evenly."""
-    low, high = uint32(0), n_buckets
-    while high - low > uint32(1):  # the last bucket that begins at or before this slice
-        middle = uint32((low + high) >> uint32(1))
-        if slice_starts[middle] <= number:
-            low = middle
-        else:
-            high = middle
-    first, begin = slice_starts[low], starts[low]
-    pieces = uint64(slice_starts[low + uint32(1)] - first)
-    length, k = uint64(starts[low + uint32(1)] - begin), uint64(number - first)
-    return uint32(uint64(begin) + length * k // pieces), uint32(uint64(begin) + length * (k + uint64(1)) // pieces)
+def _slice(starts, extra_starts, n_buckets, number):
+    """Begin and end, among the entries, of a slice: a bucket is cut evenly.
+
+    The first slice of a bucket has the bucket's number; the further ones of all buckets follow, in order.
+    """
+    low, k = number, uint64(0)
+    if number >= n_buckets:
+        extra, high = uint32(number - n_buckets), n_buckets
+        low = uint32(0)
+        while high - low > uint32(1):  # the last bucket whose further slices begin at or before this one
+            middle = uint32((low + high) >> uint32(1))
+            if extra_starts[middle] <= extra:
+                low = middle
+            else:
+                high = middle
+        k = uint64(extra - extra_starts[low]) + uint64(1)
+    pieces = uint64(extra_starts[low + uint32(1)] - extra_starts[low]) + uint64(1)
+    begin, length = uint64(starts[low]), uint64(starts[low + uint32(1)] - starts[low])
+    return uint32(begin + length * k // pieces), uint32(begin + length * (k + uint64(1)) // pieces)
 
 
 @kernel("msm_lengths", "pppuu", fields=_no_field, max_threads=256)
-def lengths(starts, slice_starts, classes, n_buckets, slice_length):
-    """classes[slice_length - length] += 1 for every slice."""
+def lengths(starts, extra_starts, classes, n_buckets, slice_length):
+    """classes[slice_length - length] += 1 for every slice that is not empty."""
     number = uint32(cuda.grid(1))
-    if number < slice_starts[n_buckets]:
-        begin, end = _slice(starts, slice_starts, n_buckets, number)
-        atomic_add(classes, uint32(slice_length - (end - begin)), uint32(1))
+    if number < n_buckets + extra_starts[n_buckets]:
+        begin, end = _slice(starts, extra_starts, n_buckets, number)
+        if begin < end:
+            atomic_add(classes, uint32(slice_length - (end - begin)), uint32(1))
 
 
 @kernel("msm_order", "ppppuu", fields=_no_field, max_threads=256)
-def order(starts, slice_starts, classes, tasks, n_buckets, slice_length):
+def order(starts, extra_starts, classes, tasks, n_buckets, slice_length):
     """tasks[...] = (slice, begin, end), the longest first; `classes` are the prefix sums of what `lengths` counted."""
     number = uint32(cuda.grid(1))
-    if number < slice_starts[n_buckets]:
-        begin, end = _slice(starts, slice_starts, n_buckets, number)
-        task = atomic_add(classes, uint32(slice_length - (end - begin)), uint32(1))
-        tasks[uint32(3) * task] = number
-        tasks[uint32(3) * task + uint32(1)] = begin
-        tasks[uint32(3) * task + uint32(2)] = end
+    if number < n_buckets + extra_starts[n_buckets]:
+        begin, end = _slice(starts, extra_starts, n_buckets, number)
+        if begin < end:
+            task = atomic_add(classes, uint32(slice_length - (end - begin)), uint32(1))
+            tasks[uint32(3) * task] = number
+            tasks[uint32(3) * task + uint32(1)] = begin
+            tasks[uint32(3) * task + uint32(2)] = end
 
 
 @kernel("msm_long", "pppu", fields=_no_field, max_threads=256)
-def long_buckets(slice_starts, out, counters, n_buckets):
+def long_buckets(extra_starts, out, counters, n_buckets):
     """The buckets of more than one slice, in any order."""
     bucket = uint32(cuda.grid(1))
-    if bucket < n_buckets and slice_starts[bucket + uint32(1)] - slice_starts[bucket] > uint32(1):
+    if bucket < n_buckets and extra_starts[bucket + uint32(1)] != extra_starts[bucket]:
         out[atomic_add(counters, uint32(LONG_BUCKETS), uint32(1))] = bucket
