@@ -52,18 +52,23 @@ def prove(zkey: str, wtns: str, proof: str, public: str, insecure_seed: str | No
 
 @click.command()
 @click.argument("vkey", type=_FILE)
-@click.argument("public", type=_FILE)
-@click.argument("proof", type=_FILE)
+@click.argument("public", type=_FILE, required=False)
+@click.argument("proof", type=_FILE, required=False)
+@click.option("--batch", metavar="DIR", help="Check all DIR/<i>/public.json and proof.json (bench --out) at once.")
 @_refusing
-def verify(vkey: str, public: str, proof: str) -> None:
-    """Check PROOF.json against VKEY.json and PUBLIC.json; prints OK, or says why not and exits with 1."""
-    from gpu.groth16 import own
-    from gpu.groth16.formats import parse_proof, parse_public, parse_vkey, read_json
+def verify(vkey: str, public: str | None, proof: str | None, batch: str | None) -> None:
+    """Check PROOF.json against VKEY.json and PUBLIC.json; prints OK, or says why not and exits with 1.
 
-    key = parse_vkey(read_json(vkey, "verification key"))
-    values = parse_public(read_json(public, "public values"), key)
-    own.check(key, values, parse_proof(read_json(proof, "proof"), key.curve))
-    click.echo("OK")
+    With --batch DIR, many proofs of one key: a line for each that is rejected, and exit code 1 if any is.
+    """
+    from gpu import verifying
+
+    if batch is not None and public is None:
+        verifying.verify_folder(vkey, batch)
+    elif batch is None and public is not None and proof is not None:
+        verifying.verify_one(vkey, public, proof)
+    else:
+        raise click.UsageError("give either PUBLIC.json and PROOF.json, or --batch DIR")
 
 
 @click.command()
@@ -119,22 +124,32 @@ def witness(wasm: str, inputs: str, wtns: str, timeout: float | None) -> None:
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(["chain"]))
+@click.argument("kind", type=click.Choice(["chain", "merkle"]))
 @click.argument("n", type=click.IntRange(1))
 @click.argument("r1cs", type=_FILE)
 @click.argument("wtns", type=_FILE)
 @click.option("--curve", type=click.Choice(["bn254", "bls12381"]), default="bn254", show_default=True)
-@click.option("--input", "x", type=int, default=3, show_default=True, help="The private input x.")
+@click.option("--input", "x", type=int, default=3, show_default=True, help="Another input, another witness.")
+@click.option("--arity", type=click.Choice([2, 4, 8]), default=8, show_default=True, help="Of merkle's tree.")
 @_refusing
-def circuit(kind: str, n: int, r1cs: str, wtns: str, curve: str, x: int) -> None:
-    """Write a benchmark circuit of N constraints and a witness for it.
+def circuit(kind: str, n: int, r1cs: str, wtns: str, curve: str, x: int, arity: int) -> None:
+    """Write a benchmark circuit of about N constraints and a witness for it.
 
-    chain: x -> x^2 + i, N times over, every value of full size.
+    chain: x -> x^2 + i, N times over, every value of full size; N constraints exactly.
+
+    merkle: Poseidon inclusion proofs, the shape of a storage proof: as many whole ones, in a tree of 2^30
+    leaves, as N constraints hold (some 4,900 each); for a smaller N one proof in a lower tree, at least
+    one level (some 500). Prints what it made.
     """
-    from gpu.circuits import chain
+    from gpu.circuits import chain, merkle
 
-    chain.write_r1cs(n, curve, r1cs)
-    chain.write_wtns(n, curve, x, wtns)
+    if kind == "chain":
+        chain.write_r1cs(n, curve, r1cs)
+        chain.write_wtns(n, curve, x, wtns)
+    else:
+        merkle.write_r1cs(n, curve, r1cs, arity)
+        merkle.write_wtns(n, curve, x, wtns, arity)
+        click.echo(merkle.describe(n, curve, arity))
 
 
 @click.command()

@@ -11,7 +11,8 @@ import os
 from gpu.curve.params import Curve, curve_by_name
 from gpu.errors import Refused
 from gpu.files import write_atomically
-from gpu.groth16.r1cs import Constraint, R1csFacts, r1cs_bytes
+from gpu.groth16 import r1cs
+from gpu.groth16.r1cs import Constraint, R1csFacts
 from gpu.groth16.wtns import wtns_bytes
 
 MAX_N = 1 << 26
@@ -55,7 +56,7 @@ def write_r1cs(n: int, curve: str, path: str | os.PathLike[str]) -> None:
     facts = R1csFacts(params, n_wires=n + 2, n_pub_out=1, n_pub_in=0, n_prv_in=1, n_labels=n + 4, n_constraints=n)
     # circom keeps a label for each signal of the source; 3 is x[0], which it merged with the input.
     labels = [0, 1, 2, *range(4, n + 3)]
-    write_atomically(path, r1cs_bytes(facts, (_constraint(n, params.r, i) for i in range(n)), labels))
+    r1cs.write_r1cs(path, facts, (_constraint(n, params.r, i) for i in range(n)), labels)
 
 
 def write_wtns(n: int, curve: str, x: int, path: str | os.PathLike[str]) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpu.curve.params import Curve, curve_by_order
-from gpu.groth16.binfile import BinFile, Kind, container
+from gpu.files import staged
+from gpu.groth16.binfile import BinFile, BinWriter, Kind
 
 R1CS = Kind(
     b"r1cs",
@@ -70,22 +71,37 @@ def open_r1cs(path: str | os.PathLike[str]) -> tuple[BinFile, R1csFacts]:
     return file, R1csFacts(curve, wires, pub_out, pub_in, prv_in, labels, constraints)
 
 
-def r1cs_bytes(facts: R1csFacts, constraints: Iterable[Constraint], labels: Sequence[int]) -> bytes:
-    """The content of an `.r1cs` file, sections in circom's order (constraints, header, labels)."""
-    header = struct.pack("<I", N8) + facts.curve.r.to_bytes(N8, "little")
-    header += struct.pack(
-        "<IIIIQI",
-        facts.n_wires,
-        facts.n_pub_out,
-        facts.n_pub_in,
-        facts.n_prv_in,
-        facts.n_labels,
-        facts.n_constraints,
-    )
-    body = bytearray()
-    for triple in constraints:
-        for combination in triple:
-            body += struct.pack("<I", len(combination))
-            for wire, value in combination:
-                body += struct.pack("<I", wire) + value.to_bytes(N8, "little")
-    return container(R1CS, [(2, bytes(body)), (1, header), (3, struct.pack(f"<{len(labels)}Q", *labels))])
+def write_r1cs(
+    path: str | os.PathLike[str], facts: R1csFacts, constraints: Iterable[Constraint], labels: Iterable[int]
+) -> None:
+    """Writes an `.r1cs` file as the constraints come, sections in circom's order (constraints, header, labels)."""
+    with staged(path) as (file,):
+        out = BinWriter(file, R1CS)
+        out.section(2)
+        for triple in constraints:
+            out.write(b"".join(map(_encoded, triple)))
+        out.section(1)
+        out.write(struct.pack("<I", N8) + facts.curve.r.to_bytes(N8, "little"))
+        out.write(
+            struct.pack(
+                "<IIIIQI",
+                facts.n_wires,
+                facts.n_pub_out,
+                facts.n_pub_in,
+                facts.n_prv_in,
+                facts.n_labels,
+                facts.n_constraints,
+            )
+        )
+        out.section(3)
+        for label in labels:
+            out.write(struct.pack("<Q", label))
+        out.end()
+
+
+def _encoded(terms: Combination) -> bytes:
+    parts = [struct.pack("<I", len(terms))]
+    for wire, value in terms:
+        parts.append(wire.to_bytes(4, "little"))
+        parts.append(value.to_bytes(N8, "little"))
+    return b"".join(parts)

@@ -90,7 +90,7 @@ def _set_inputs(
     sizes = {}
     for name, values in given.items():
         size = sizes[name] = running.size_of(*signal_hash(name))
-        if size == -1:
+        if size == -1 or (size == 0 and values):  # newer programs answer 0 for a name they do not know
             raise BadFile(path, f"signal {name}", "the circuit has no such input", _TODO)
         if size is not None and size != len(values):
             raise BadFile(path, f"signal {name}", f"has {len(values)} values, the circuit takes {size}", _TODO)

@@ -46,7 +46,7 @@ class Circom1:
         self._offset = 0
 
     def begin(self) -> None:
-        self._program.call("init", 0)
+        self._program.call("init", 1)
         self._offset = self._integer(0, 4)
         self._put(0, self._offset + _ROOM, 4)
 
