@@ -20,7 +20,7 @@ from gpu.curve import reference
 from gpu.curve.reference import Point
 from gpu.errors import WitnessRefused
 from gpu.field.kinds import kernel_field
-from gpu.groth16 import own
+from gpu.groth16 import batch
 from gpu.groth16.backend import Backend, Synthesis
 from gpu.groth16.formats import Proof
 from gpu.groth16.key import ProvingKey
@@ -102,7 +102,7 @@ def compute(key: ProvingKey, ready: Synthesis, backend: Backend, blinding: tuple
 def check(key: ProvingKey, ready: Synthesis, proof: Proof, pool: Executor, threads: int) -> None:
     """Verifies a proof of ours before anyone sees it. WitnessRefused when it does not hold."""
     ic_sum = Msm(key.g1, key.ic, pack([1, *ready.public]), pool, threads).result()
-    if None in (proof.a, proof.b, proof.c) or not own.holds(key.vkey, ic_sum, proof):
+    if None in (proof.a, proof.b, proof.c) or not batch.holds(key.vkey, ic_sum, proof):
         raise WitnessRefused(
             f"{ready.wtns}: the witness does not satisfy the circuit of {key.path} (the proof made from it does not "
             "verify); make the witness with this key's circuit"

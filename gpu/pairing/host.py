@@ -39,6 +39,14 @@ class CompiledPairing:
         """The product of all pairs and of all `values` that `miller` gave (in a row), finally exponentiated."""
         return self._run(p, q, 0, p.size // self._fp2.words, values, values.size // self.unit.size, True)
 
+    def quotient(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """a / b for two values that `final` gave: there, an inverse is a conjugate, whose odd half is negated."""
+        field, words, inverse = self.two.reference.field, self._fp2.words, b.copy()
+        for at in range(3 * words, 6 * words, words):
+            inverse[at : at + words] = self.two.element(field.neg(self.two.value(b[at : at + words])))
+        nothing = self.unit[:0]
+        return self._run(nothing, nothing, 0, 0, np.concatenate([a, inverse]), 2, False)
+
     def _run(
         self, p: np.ndarray, q: np.ndarray, begin: int, end: int, values: np.ndarray, count: int, exponentiate: bool
     ) -> np.ndarray:
