@@ -1,112 +1,102 @@
-"""Many multiples of one point, as key generation needs them: a table of its multiples by windows of the
-scalar.
+"""Many multiples of one point, as key generation needs them: a table of its multiples by windows of the scalar.
 
-Brickell, Gordon, McCurley, Wilson, "Fast exponentiation with precomputation" (EUROCRYPT 1992): with windows
-of 8 bits a multiple costs at most 32 mixed additions. Sums become affine by batch inversion (Montgomery's
-trick), one inversion a chunk.
+Brickell, Gordon, McCurley, Wilson, "Fast exponentiation with precomputation" (EUROCRYPT 1992), with signed digits: a
+multiple is a sum of one table entry for each window, and all sums of a chunk share their inversions.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from typing import Any
 
 import numpy as np
 
 from gpu.curve.group import KernelGroup
 from gpu.curve.reference import Point
-from gpu.curve.scalar import add_affine, add_sum, double
 from gpu.field.compiled import kernel
-from gpu.field.scalar import copy, is_zero, mul, sqr
+from gpu.msm.batch import Room
 
-_WINDOW = 8
-_N_WINDOWS = 32
-_ENTRIES = (1 << _WINDOW) - 1  # a zero digit adds nothing and needs no entry
-_CHUNK = 4096
-
-
-@kernel
-def _fill_table(F, point, sums, base):
-    """sums[w * 255 + j - 1] = j * 2^(8 w) * point[0]. `base` is one XYZZ point at infinity."""
-    add_affine(F, base, 0, point, 0, False)
-    for w in range(_N_WINDOWS):
-        first = w * _ENTRIES
-        for j in range(_ENTRIES):
-            if j:
-                add_sum(F, sums, first + j, sums, first + j - 1)
-            add_sum(F, sums, first + j, base, 0)
-        for _ in range(_WINDOW):
-            double(F, base, 0)
+_CHUNK = 1 << 13  # scalars to a task
+_TABLE_BYTES = 1 << 25
+_MAX_WINDOW = 16
 
 
 @kernel
-def _multiples(F, table, scalars, n, sums):
-    """sums[i] += scalars[i] * point, `scalars` as 32 bytes each, `table` the affine multiples."""
-    for i in range(n):
-        for w in range(_N_WINDOWS):
-            digit = np.int64(scalars[32 * i + w])
+def _digits(scalars, c, n_windows, targets, refs):
+    """The items of `accumulate` for rows of four words: target i, and of window w the entry |digit| - 1.
+
+    Returns their number. |digit| <= 2^(c-1); the windows must reach one bit beyond the longest scalar.
+    """
+    half = 1 << (c - 1)
+    n = 0
+    for i in range(len(scalars)):
+        carry = 0
+        for w in range(n_windows):
+            word, shift = w * c >> 6, w * c & 63
+            raw = np.uint64(0)
+            if word < 4:
+                raw = scalars[i, word] >> np.uint64(shift)
+                if word < 3 and shift + c > 64:
+                    raw |= scalars[i, word + 1] << np.uint64(64 - shift)
+            digit = (np.int64(raw) & (2 * half - 1)) + carry
+            carry = 1 if digit > half else 0
+            digit -= 2 * half * carry
             if digit:
-                add_affine(F, sums, i, table, w * _ENTRIES + digit - 1, False)
-
-
-@kernel
-def _prefix_products(F, sums, n, prefix):
-    """prefix[i + 1] = prefix[0] * the ZZZ of the finite points among sums[0..i]."""
-    for i in range(n):
-        if is_zero(F, sums, 4 * i + 2):
-            copy(F, prefix, i + 1, prefix, i)
-        else:
-            mul(F, prefix, i + 1, prefix, i, sums, 4 * i + 3)
-
-
-@kernel
-def _normalise(F, sums, n, prefix, inverse, out, t):
-    """out[i] = sums[i] in affine form, given `inverse` of the last prefix product, which is used up."""
-    for i in range(n - 1, -1, -1):
-        if is_zero(F, sums, 4 * i + 2):
-            continue  # `out` starts as zeros, which is infinity
-        mul(F, t, 0, prefix, i, inverse, 0)  # 1/ZZZ
-        mul(F, inverse, 0, inverse, 0, sums, 4 * i + 3)
-        mul(F, out, 2 * i + 1, sums, 4 * i + 1, t, 0)
-        mul(F, t, 0, t, 0, sums, 4 * i + 2)
-        sqr(F, t, 0, t, 0)  # (ZZ/ZZZ)^2 = 1/ZZ
-        mul(F, out, 2 * i, sums, 4 * i, t, 0)
+                targets[n] = i
+                refs[n] = 2 * (w * half + abs(digit) - 1) + (digit < 0)
+                n += 1
+    return n
 
 
 class FixedBase:
-    """The table of one point, and multiples made with it."""
+    """The table of one point for scalars below the group's order, and multiples made with it.
 
-    def __init__(self, group: KernelGroup, point: Point) -> None:
-        self.group = group
-        sums = group.sums(_N_WINDOWS * _ENTRIES)
-        _fill_table(group.kind.marker, group.encode([point]), sums, group.sums(1))
-        self._table = to_affine(group, sums)
+    `count`: about how many multiples will be asked for; it decides the size of the table. `lanes`: 1 or 8, the
+    kernels' width.
+    """
 
-    def multiples(self, scalars: np.ndarray, pool: Executor) -> bytes:
-        """[scalar]point for each scalar (plain, n rows of four uint64 words), as a `.zkey` section holds points."""
-        parts = [pool.submit(self._chunk, scalars[i : i + _CHUNK]) for i in range(0, len(scalars), _CHUNK)]
-        return b"".join(part.result() for part in parts)
+    def __init__(self, group: KernelGroup, point: Point, count: int = 1 << 17, lanes: int = 1) -> None:
+        bits = group.curve.r.bit_length() + 1  # the top digit may grow by a carry
+        widest = max(2, (_TABLE_BYTES // group.point_bytes).bit_length() - 5)
+        windows = range(2, min(widest, _MAX_WINDOW) + 1)
+        self._c = min(windows, key=lambda c: -(-bits // c) * (count + (1 << (c - 1))))
+        self._n_windows = -(-bits // self._c)
+        self._half = 1 << (self._c - 1)
+        self._group = group
+        bases, base = [], point
+        for _ in range(self._n_windows):
+            bases.append(base)
+            for _ in range(self._c):
+                base = group.reference.add(base, base)
+        self._table = np.zeros(self._n_windows * self._half * group.point_bytes, np.uint8)
+        self._lanes = lanes
+        room = Room(group, lanes)
+        for row, base in zip(self._table.reshape(self._n_windows, -1), bases, strict=True):
+            self._fill(room, row, base)
 
-    def _chunk(self, scalars: np.ndarray) -> bytes:
-        sums = self.group.sums(len(scalars))
-        _multiples(
-            self.group.kind.marker,
-            self._table,
-            np.ascontiguousarray(scalars).reshape(-1).view(np.uint8),
-            len(scalars),
-            sums,
-        )
-        return to_affine(self.group, sums).tobytes()
+    def _fill(self, room: Room, row: np.ndarray, base: Point) -> None:
+        """row[j - 1] = j * base: m multiples make the next m."""
+        row[: self._group.point_bytes] = self._group.encode([base])
+        m = 1
+        while m < self._half:
+            targets = np.repeat(np.arange(m, 2 * m, dtype=np.int32), 2)
+            refs = np.full(2 * m, 2 * (m - 1), np.int32)
+            refs[::2] = np.arange(0, 2 * m, 2)
+            room.accumulate(row.view(np.uint64), row, targets, refs, 2 * m)
+            m *= 2
 
+    def multiples(self, scalars: np.ndarray, pool: Executor) -> np.ndarray:
+        """[scalar]point for each row of `scalars`, shape (n, 4), uint64, plain: n points in `.zkey` form (uint8)."""
+        out = np.zeros(len(scalars) * self._group.point_bytes, np.uint8)
+        each = _CHUNK * self._group.point_bytes
+        parts = [
+            pool.submit(self._chunk, scalars[i : i + _CHUNK], out[k * each : (k + 1) * each])
+            for k, i in enumerate(range(0, len(scalars), _CHUNK))
+        ]
+        for part in parts:
+            part.result()
+        return out
 
-def to_affine(group: KernelGroup, sums: np.ndarray) -> np.ndarray:
-    """XYZZ points as affine ones in `.zkey` form (uint8)."""
-    words, marker = group.kind.words, group.kind.marker
-    n = len(sums) // (4 * words)
-    prefix, out = np.zeros((n + 1) * words, np.uint64), np.zeros(2 * n * words, np.uint64)
-    prefix[:words] = group.element(group.reference.field.one)
-    _prefix_products(marker, sums, n, prefix)
-    total: Any = group.value(prefix[n * words :])
-    inverse = group.element(group.reference.field.inv(total))
-    _normalise(marker, sums, n, prefix, inverse, out, np.zeros(words, np.uint64))
-    return out.view(np.uint8)
+    def _chunk(self, scalars: np.ndarray, out: np.ndarray) -> None:
+        targets, refs = (np.empty(len(scalars) * self._n_windows, np.int32) for _ in range(2))
+        n = _digits(np.ascontiguousarray(scalars), self._c, self._n_windows, targets, refs)
+        Room(self._group, self._lanes).accumulate(out.view(np.uint64), self._table, targets, refs, n)
