@@ -50,14 +50,19 @@ def check_request(wanted: str) -> None:
         )
 
 
+def preferred(wanted: str) -> str:
+    """The name of the back end that will be tried first: scalar or ifma. Refused as by `check_request`."""
+    check_request(wanted)
+    return "scalar" if wanted == "scalar" or _missing() else "ifma"
+
+
 def lanes(wanted: str, fields: Sequence[tuple[Field, int]]) -> int:
     """8 for the vector back end, 1 for the scalar one, for work in these fields (with their degrees).
 
     `wanted`: auto, scalar or ifma. A vector back end that fails its known answers is passed over under auto, with one
     line in the log. Refused when ifma is asked for and can't be had.
     """
-    check_request(wanted)
-    if wanted == "scalar" or _missing():
+    if preferred(wanted) == "scalar":
         return 1
     for field, degree in fields:
         wrong = _wrong_answers(kernel_field(field, degree, LANES))

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from llvmlite import ir
 
 from gpu.field import vector as v
 from gpu.field.kinds import DIGIT_BITS, LANES, KernelField
+from gpu.field.limbs import I64
 
 STORED = Fraction(5, 4)
 """What lies in memory is below this many times p."""
@@ -177,6 +179,20 @@ class Arithmetic:
         least = x.least - y.most + min(multiple[:-1])
         most = x.most - y.least + max(multiple[:-1])
         return self._checked(Value(tuple(limbs), x.low - y.high + k, x.high - y.low + k, least, most, True))
+
+    def divide(self, x: Value, k: Any) -> Value:
+        """x / 2^k mod p for a k (an i64) of 6..32: Montgomery's step for k bits."""
+        b, x = self.b, self.normal(x)
+        mask = b.sub(b.shl(I64(1), k), I64(1))
+        factor = b.and_(v.madd_low(b, v.ZERO, x.limbs[0], v.splat(self._n0)), v.spread(b, mask))
+        modulus = [v.splat(limb) for limb in self._split(self.p)]
+        limbs = [v.madd_low(b, limb, factor, digit) for limb, digit in zip(x.limbs, modulus, strict=True)]
+        above = [v.madd_high(b, v.ZERO, factor, digit) for digit in modulus]
+        limbs = [limbs[0], *(b.add(limb, high) for limb, high in zip(limbs[1:], above, strict=False))]
+        limbs = list(self._propagate((*limbs, above[-1])))
+        right, left = v.spread(b, k), v.spread(b, b.sub(I64(DIGIT_BITS), k))
+        out = [b.or_(b.lshr(low, right), b.and_(b.shl(high, left), v.splat(v.DIGIT))) for low, high in pairwise(limbs)]
+        return Value(tuple(out), Fraction(0), 1 + x.high / 64)
 
     # Normal forms
 

@@ -89,6 +89,50 @@ class Arithmetic:
         return self.b.trunc(bits, ir.IntType(1))
 
 
+class Lazy(Arithmetic):
+    """Values below 2p instead of p, as the stages of a transform keep them: a product needs no last subtraction.
+    Of two factors the second must be below p; then x y + m p < 2 p R.
+    """
+
+    def __init__(self, builder: ir.IRBuilder, kind: Any) -> None:
+        super().__init__(builder, kind)
+        self._double = 2 * kind.field.modulus
+
+    def mul(self, x: Limbs, y: Limbs) -> Limbs:
+        return _montgomery(self.b, self.kind.field, y, x)
+
+    def sqr(self, x: Limbs) -> Limbs:
+        raise NotImplementedError("a lazy square may exceed 2p")
+
+    def add(self, x: Limbs, y: Limbs) -> Limbs:
+        b = self.b
+        total, carry = _overflowing(b, "uadd", join(b, x), join(b, y))
+        less, borrow = _overflowing(b, "usub", total, ir.Constant(total.type, self._double))
+        if self._double * 2 >> total.type.width:  # the sum may not fit
+            borrow = b.and_(borrow, b.not_(carry))
+        return split(b, b.select(borrow, total, less), self.kind.limbs)
+
+    def sub(self, x: Limbs, y: Limbs) -> Limbs:
+        b = self.b
+        less, borrow = _overflowing(b, "usub", join(b, x), join(b, y))
+        repair = b.select(borrow, ir.Constant(less.type, self._double), ir.Constant(less.type, 0))
+        return split(b, b.add(less, repair), self.kind.limbs)
+
+    def divide(self, x: Limbs, k: Any) -> Limbs:
+        """x / 2^k mod p, reduced, for a k (an i64) of 0..63: Montgomery's step for k bits."""
+        b, field = self.b, self.kind.field
+        mask = b.sub(b.shl(I64(1), k), I64(1))
+        factor = b.and_(b.mul(x[0], I64(field.n0)), mask)
+        carry, total = I64(0), []
+        for limb, digit in zip(x, constants(field.modulus, self.kind.limbs), strict=True):
+            low, carry = _mac(b, factor, digit, limb, carry)
+            total.append(low)
+        shift = _intrinsic(b, "llvm.fshr.i64", I64, [I64] * 3)
+        pairs = zip(total, [*total[1:], carry], strict=True)
+        shifted = [b.call(shift, [high, low, k]) for low, high in pairs]
+        return split(b, _reduce_once(b, field, join(b, shifted)), self.kind.limbs)
+
+
 def constants(value: int, limbs: int) -> Limbs:
     """`value` as limb constants."""
     return [ir.Constant(I64, value >> (64 * i) & (2**64 - 1)) for i in range(limbs)]
@@ -98,6 +142,11 @@ def mul(b: ir.IRBuilder, field: Field, x: Limbs, y: Limbs) -> Limbs:
     """x*y/R mod p, reduced. The operands may be up to 2p where 4p < R (then 4p/R + 1 < 2, and no carry
     limb).
     """
+    return split(b, _reduce_once(b, field, join(b, _montgomery(b, field, x, y))), field.limbs)
+
+
+def _montgomery(b: ir.IRBuilder, field: Field, x: Limbs, y: Limbs) -> Limbs:
+    """x*y/R mod p, below x*y/R + p. Sums on the way are below x + p, which must fit the limbs."""
     if field.modulus >> (64 * field.limbs - 1):
         raise ValueError(f"{field.name} has no spare top bit")
     n = field.limbs
@@ -113,7 +162,7 @@ def mul(b: ir.IRBuilder, field: Field, x: Limbs, y: Limbs) -> Limbs:
         for j in range(1, n):
             total[j - 1], carry = _mac(b, factor, modulus[j], total[j], carry)
         total[n - 1] = b.add(top, carry)
-    return split(b, _reduce_once(b, field, join(b, total)), n)
+    return total
 
 
 def add(b: ir.IRBuilder, field: Field, x: Limbs, y: Limbs) -> Limbs:
@@ -128,11 +177,9 @@ def add_lazily(b: ir.IRBuilder, x: Limbs, y: Limbs) -> Limbs:
 
 def sub(b: ir.IRBuilder, field: Field, x: Limbs, y: Limbs) -> Limbs:
     """x - y mod p."""
-    left, right = join(b, x), join(b, y)
-    borrow = b.icmp_unsigned("<", left, right)
-    modulus = ir.Constant(left.type, field.modulus)
-    repair = b.select(borrow, modulus, ir.Constant(left.type, 0))
-    return split(b, b.add(b.sub(left, right), repair), field.limbs)
+    less, borrow = _overflowing(b, "usub", join(b, x), join(b, y))
+    repair = b.select(borrow, ir.Constant(less.type, field.modulus), ir.Constant(less.type, 0))
+    return split(b, b.add(less, repair), field.limbs)
 
 
 def is_zero(b: ir.IRBuilder, x: Limbs) -> Any:
@@ -164,8 +211,23 @@ def split(b: ir.IRBuilder, wide: Any, limbs: int) -> Limbs:
 
 
 def _reduce_once(b: ir.IRBuilder, field: Field, wide: Any) -> Any:
-    modulus = ir.Constant(wide.type, field.modulus)
-    return b.select(b.icmp_unsigned("<", wide, modulus), wide, b.sub(wide, modulus))
+    less, borrow = _overflowing(b, "usub", wide, ir.Constant(wide.type, field.modulus))
+    return b.select(borrow, wide, less)
+
+
+def _overflowing(b: ir.IRBuilder, operation: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """`uadd` or `usub` of wide integers: the result and whether it wrapped, from one chain of carries."""
+    kind = x.type
+    function = _intrinsic(
+        b, f"llvm.{operation}.with.overflow.i{kind.width}", ir.LiteralStructType([kind, ir.IntType(1)]), [kind, kind]
+    )
+    both = b.call(function, [x, y])
+    return b.extract_value(both, 0), b.extract_value(both, 1)
+
+
+def _intrinsic(b: ir.IRBuilder, name: str, returns: Any, arguments: list[Any]) -> Any:
+    existing = b.module.globals.get(name)
+    return existing or ir.Function(b.module, ir.FunctionType(returns, arguments), name)
 
 
 def _mac(b: ir.IRBuilder, x: Any, y: Any, z: Any, carry: Any) -> tuple[Any, Any]:

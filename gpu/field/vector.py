@@ -28,6 +28,12 @@ def splat(value: int) -> Any:
     return vector([value] * LANES)
 
 
+def spread(b: ir.IRBuilder, word: Any) -> Any:
+    """A word in every lane."""
+    undefined = ir.Constant(VECTOR, ir.Undefined)
+    return b.shuffle_vector(b.insert_element(undefined, word, _I32(0)), undefined, _selection([0] * LANES))
+
+
 def vector(values: Sequence[int]) -> Any:
     """A constant for each lane."""
     return ir.Constant(VECTOR, [ir.Constant(I64, value & (2**64 - 1)) for value in values])

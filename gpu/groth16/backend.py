@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpu.curve.reference import Point
+from gpu.field import choice
 from gpu.groth16.key import ProvingKey
 from gpu.groth16.ticket import Ticket
 from gpu.msm.plan import Msm
 from gpu.ntt.domain import domain
-from gpu.ntt.scalar import multiply, quotient_values
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,14 @@ class Backend(Protocol):
 
 
 class CpuBackend:
-    """The sums on this machine's cores, by a pool of threads that run kernels without the GIL."""
+    """The sums on this machine's cores, by a pool of threads that run kernels without the GIL.
 
-    def __init__(self, pool: Executor, threads: int, name: str = "scalar") -> None:
-        self.name = name
+    `wanted`: scalar, ifma (Refused where that can't be had) or auto, which takes the faster one that works.
+    """
+
+    def __init__(self, pool: Executor, threads: int, wanted: str = "auto") -> None:
+        self.name = choice.preferred(wanted)
+        self._wanted = wanted
         self._pool = pool
         self._threads = threads
         self._lock = threading.Lock()
@@ -104,12 +108,9 @@ class CpuBackend:
 
     def _sums(self, key: ProvingKey, ready: Synthesis) -> Sums:
         pool, w = ready.ticket.over(self._pool), ready.witness
-        size = key.facts.domain_size
-        tables = domain(key.curve, size)
-        marker = tables.kind.marker
-        a, b, c = ready.a, ready.b, np.empty_like(ready.a)
-        multiply(marker, c, a, b, size)
-        moved = [pool.submit(tables.to_odd_coset, x) for x in (a, b, c)]
+        curve = key.curve
+        lanes = choice.lanes(self._wanted, ((curve.fr, 1), (curve.fp, 1), (curve.fp, 2)))
+        domain(curve, key.facts.domain_size, lanes).quotient(ready.a, ready.b, pool, self._threads)
         sums = [
             Msm(group, points, scalars, pool, self._threads)
             for group, points, scalars in (
@@ -117,13 +118,10 @@ class CpuBackend:
                 (key.g1, key.a, w),
                 (key.g1, key.b1, w),
                 (key.g1, key.c, w[4 * (key.facts.n_public + 1) :]),
+                (key.g1, key.h, ready.a),
             )
         ]
-        for part in moved:
-            part.result()
-        quotient_values(marker, a, b, c, np.array([1, 0, 0, 0], np.uint64), size)
-        h = Msm(key.g1, key.h, a, pool, self._threads)
-        return Sums(*(part.result() for part in (*sums, h)))
+        return Sums(*(part.result() for part in sums))
 
     def close(self) -> None:
         """Nothing: the pool is its owner's."""

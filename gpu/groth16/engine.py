@@ -20,7 +20,7 @@ from gpu.groth16.key import ProvingKey
 from gpu.groth16.keys import KeyStore
 from gpu.groth16.ticket import Ticket
 
-BACKENDS = ("auto", "scalar")
+BACKENDS = ("auto", "scalar", "ifma")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def choose_backend(pool: Executor, threads: int) -> Backend:
             f"PROVEFLEET_PROVER_BACKEND={wanted}: this build has no such back end; "
             f"set it to one of {', '.join(BACKENDS)}"
         )
-    return CpuBackend(pool, threads)
+    return CpuBackend(pool, threads, wanted)
 
 
 class Engine:

@@ -1,5 +1,6 @@
 """Number-theoretic transforms over the scalar fields: `reference` the oracle, `bodies` the butterflies,
-`scalar` the passes, `domain` the tables of one size and the transforms that Groth16 needs.
+`passes` the loops, `tables` the twiddles, `domain` the transform that Groth16 needs; `cuda` and `launch` the same on a
+GPU.
 
 May import `gpu.field` and `gpu.curve.params`; all but `reference` need numpy and numba.
 """
