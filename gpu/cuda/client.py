@@ -5,15 +5,11 @@ CUDA is never touched in this process: it may fork, and a lost GPU must not take
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from gpu.cuda.device import NoDevice, NoDriver
-from gpu.cuda.images import kernel_folder
 from gpu.cuda.jobs import Job, JobQueue, order_of
 from gpu.cuda.process import COMMAND, Limits
 from gpu.cuda.segments import Segments
@@ -24,16 +20,6 @@ from gpu.groth16.backend import Sums, Synthesis
 from gpu.groth16.key import ProvingKey
 
 _POLL_S = 0.05  # how soon a proof that is no longer wanted is withdrawn
-_DEVICE_NODES = ("/dev/nvidiactl", "/dev/dxg")  # Linux; Windows' subsystem for Linux
-
-
-def look_for_gpus() -> None:
-    """GpuUnavailable when it is plain, without starting anything, that no GPU can be used here."""
-    if not any(Path(node).exists() for node in _DEVICE_NODES):
-        raise NoDevice("this machine has no NVIDIA GPU, or no driver for it (/dev/nvidiactl is missing)")
-    if importlib.util.find_spec("cuda") is None:
-        raise NoDriver("there is a GPU, but cuda-bindings is not installed; install provefleet[cuda]")
-    kernel_folder()
 
 
 class CudaBackend:

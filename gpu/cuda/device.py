@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gpu.errors import ProverError
+from gpu.errors import ProverError, Refused
 
 OLDEST_CAPABILITY = (8, 6)
 """Compute capability of the oldest GPU that the kernels are built for."""
@@ -27,33 +27,34 @@ class GpuError(ProverError):
     WORD = "gpu_failed"
 
 
-class GpuUnavailable(GpuError):
-    """This machine can't prove on a GPU; the CPU may still do."""
+class GpuUnavailable(GpuError, Refused):
+    """This machine can't prove on a GPU; the CPU may still do. The kinds below say why."""
 
-    WORD = "no_gpu"
+    WORD = "gpu_unavailable"
 
 
 class NoDriver(GpuUnavailable):
     """No NVIDIA driver, one that is too old, or no `cuda-bindings` to speak to it."""
 
+    WORD = "no_gpu_driver"
+
 
 class NoDevice(GpuUnavailable):
-    """The driver shows no GPU."""
+    """There is no GPU."""
+
+    WORD = "no_gpu"
 
 
 class DeviceTooOld(GpuUnavailable):
     """A GPU older than the kernels are built for."""
 
-    def __init__(self, name: str, capability: tuple[int, int]) -> None:
-        have, need = (f"{major}.{minor}" for major, minor in (capability, OLDEST_CAPABILITY))
-        super().__init__(
-            f"{name}: compute capability {have} is older than {need}, which the kernels need; "
-            "use a GPU of the Ampere generation (RTX 30) or newer"
-        )
+    WORD = "gpu_too_old"
 
 
 class KernelsMissing(GpuUnavailable):
     """No folder of compiled kernels, or one that does not fit this program or this GPU."""
+
+    WORD = "no_gpu_kernels"
 
 
 class OutOfDeviceMemory(GpuError):

@@ -8,8 +8,9 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -31,8 +32,10 @@ from gpu.cuda.device import (
     pack_arguments,
 )
 
-Images = Callable[[tuple[int, int]], list[bytes]]
-"""The kernels for a compute capability: cubins, or PTX that the driver compiles. KernelsMissing without any."""
+Images = Callable[[tuple[int, int]], Mapping[str, Path]]
+"""For a compute capability, the file of each kernel: machine code, or PTX that the driver compiles. KernelsMissing
+without any.
+"""
 
 STAGE_BYTES = 8 << 20
 N_STAGES = 4
@@ -46,11 +49,8 @@ _WRONG_IMAGE = (
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
     "CUDA_ERROR_JIT_COMPILER_NOT_FOUND",
     "CUDA_ERROR_JIT_COMPILATION_DISABLED",
+    "CUDA_ERROR_NOT_FOUND",
 )
-
-
-class _NotFound(GpuError):
-    """The driver knows nothing of that name."""
 
 
 class _Stage(NamedTuple):
@@ -108,15 +108,21 @@ class CudaDevice:
             self._attribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
         )
         if self.capability < OLDEST_CAPABILITY:
-            raise DeviceTooOld(self.name, self.capability)
+            have, need = (f"{major}.{minor}" for major, minor in (self.capability, OLDEST_CAPABILITY))
+            raise DeviceTooOld(
+                f"{self.name}: compute capability {have} is older than {need}, which the kernels need; "
+                "use a GPU of the Ampere generation (RTX 30) or newer"
+            )
         self.sm_count = self._attribute(attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-        found = images(self.capability)
+        self._images = images(self.capability)
         # A waiting thread sleeps: the cores belong to the synthesis of the next proofs.
         self._call(cu.cuDevicePrimaryCtxSetFlags, self._device, cu.CUctx_flags.CU_CTX_SCHED_BLOCKING_SYNC)
         self._call(cu.cuCtxSetCurrent, self._call(cu.cuDevicePrimaryCtxRetain, self._device))
-        self._modules = [self._load(image) for image in found]
-        self._stream = self._call(cu.cuStreamCreate, cu.CUstream_flags.CU_STREAM_NON_BLOCKING)
+        self._modules: list[Any] = []
         self._functions: dict[str, Any] = {}
+        if self._images:
+            self._load(next(iter(self._images)))  # a driver too old for the kernels shows at once
+        self._stream = self._call(cu.cuStreamCreate, cu.CUstream_flags.CU_STREAM_NON_BLOCKING)
         self._fillers = ThreadPoolExecutor(N_STAGES, "staging")
         self._stages = [self._stage() for _ in range(N_STAGES)]
 
@@ -163,7 +169,7 @@ class CudaDevice:
             self._call(self._cu.cuMemsetD8Async, address, 0, length, self._stream)
 
     def launch(self, kernel: str, grid: int, block: int, *args: Argument) -> None:
-        function = self._functions.get(kernel) or self._find(kernel)
+        function = self._functions.get(kernel) or self._load(kernel)
         packed = pack_arguments(args)
         # cuLaunchKernel's `extra`: the parameter block as it is, which the driver copies before it returns.
         block_of_args = ctypes.create_string_buffer(packed, max(len(packed), 1))
@@ -212,8 +218,6 @@ class CudaDevice:
         line = f"{getattr(self, 'name', 'the GPU')}: {function.__name__} failed with {status.name}"
         if status.name in _WRONG_IMAGE:
             return KernelsMissing(f"{line}; the driver is for CUDA {self._cuda()}, the kernels need 13.0 or newer")
-        if status.name == "CUDA_ERROR_NOT_FOUND":
-            return _NotFound(line)
         if status.name in _HARMLESS:
             return GpuError(f"{line}; report this as a bug of provefleet")
         self._poison = f"{line}; the GPU process must be started again"
@@ -225,18 +229,17 @@ class CudaDevice:
     def _attribute(self, attribute: Any) -> int:
         return int(self._call(self._cu.cuDeviceGetAttribute, attribute, self._device))
 
-    def _load(self, image: bytes) -> Any:
-        held = np.frombuffer(image + b"\0", np.uint8)  # PTX is text and must end with a zero
-        return self._call(self._cu.cuModuleLoadData, held.ctypes.data)
-
-    def _find(self, kernel: str) -> Any:
-        for module in self._modules:
-            try:
-                self._functions[kernel] = self._call(self._cu.cuModuleGetFunction, module, kernel.encode())
-            except _NotFound:
-                continue
-            return self._functions[kernel]
-        raise KernelsMissing(f"the built kernels have no {kernel}; build them again: python -m gpu.cuda.build")
+    def _load(self, kernel: str) -> Any:
+        """The function of a kernel, whose module is loaded when it is first launched: most proofs need few."""
+        if kernel not in self._images:
+            raise KernelsMissing(f"the built kernels have no {kernel}; build them again: python -m gpu.cuda.build")
+        try:
+            image = np.frombuffer(self._images[kernel].read_bytes() + b"\0", np.uint8)  # PTX must end with a zero
+        except OSError as error:
+            raise KernelsMissing(f"{self._images[kernel]}: {error.strerror}; build the kernels again") from error
+        self._modules.append(self._call(self._cu.cuModuleLoadData, image.ctypes.data))
+        self._functions[kernel] = self._call(self._cu.cuModuleGetFunction, self._modules[-1], kernel.encode())
+        return self._functions[kernel]
 
     def _stage(self) -> _Stage:
         address = int(self._call(self._cu.cuMemAllocHost, STAGE_BYTES))

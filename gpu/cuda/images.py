@@ -1,20 +1,16 @@
-"""Where the compiled kernels lie, and which of them a GPU runs.
-
-`python -m gpu.cuda.build` writes the folder: machine code (cubins), one set for each architecture, PTX for newer
-ones, and `manifest.json`, which names them:
-
-    {"sources": digest, "images": {"sm_86": [file, ...], "sm_90": [...], ..., "compute_86": [file, ...]}}
-"""
+"""Where the compiled kernels lie, and which of them a GPU runs. `gpu.cuda.build` writes them."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpu.cuda.device import KernelsMissing
+from gpu.cuda.sources import FORMAT, MANIFEST, sources_digest
 
 SETTING = "PROVEFLEET_CUDA_KERNELS"
 _IN_PACKAGE = Path(__file__).parent / "kernels"
@@ -23,7 +19,7 @@ _IN_PACKAGE = Path(__file__).parent / "kernels"
 def kernel_folder() -> Path:
     """The folder that PROVEFLEET_CUDA_KERNELS names, else the one in this package. KernelsMissing without kernels."""
     folder = Path(os.environ.get(SETTING) or _IN_PACKAGE)
-    if not (folder / "manifest.json").is_file():
+    if not (folder / MANIFEST).is_file():
         raise KernelsMissing(
             f"{folder}: no compiled GPU kernels there; make them with python -m gpu.cuda.build {folder}, "
             f"or say where they are by {SETTING}"
@@ -31,32 +27,37 @@ def kernel_folder() -> Path:
     return folder
 
 
-def images_for(capability: tuple[int, int]) -> list[bytes]:
-    """The kernels for a GPU: machine code of its own generation, of its own or an older revision; PTX for a newer one.
+def images_for(capability: tuple[int, int]) -> Mapping[str, Path]:
+    """For each kernel the file that a GPU of this capability loads: machine code of its own generation, of its own or
+    an older revision; for a newer GPU, PTX.
 
-    KernelsMissing when the folder has neither, or can't be read.
+    KernelsMissing when the folder has neither, can't be read, or was made from other sources than these.
     """
     folder = kernel_folder()
+    again = f"build them again: python -m gpu.cuda.build {folder}"
     try:
-        manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
-        chosen = _choose(manifest["images"], capability)
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
+        if (manifest["format"], manifest["sources"]) != (FORMAT, sources_digest()):
+            raise KernelsMissing(f"{folder}: the compiled GPU kernels are of another version of this program; {again}")
+        chosen = _choose(list(manifest["images"]), capability)
         if chosen is None:
             raise KernelsMissing(
-                f"{folder}: no kernels for compute capability {capability[0]}.{capability[1]} among "
-                f"{', '.join(sorted(manifest['images']))}; build them with python -m gpu.cuda.build"
+                f"{folder}: no kernels for compute capability {capability[0]}.{capability[1]}, only "
+                f"{', '.join(sorted(manifest['images']))}; {again}"
             )
-        return [(folder / name).read_bytes() for name in manifest["images"][chosen]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise KernelsMissing(f"{folder}: the compiled kernels can't be read ({error}); build them again") from error
+        return {symbol: folder / entry[chosen]["file"] for symbol, entry in manifest["kernels"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise KernelsMissing(f"{folder}/{MANIFEST} can't be understood ({error!r}); {again}") from error
 
 
-def _choose(images: dict[str, list[str]], capability: tuple[int, int]) -> str | None:
-    """The name of the best set: exact or older machine code of the same major version, then the newest PTX."""
-    best: tuple[int, tuple[int, int], str] | None = None
-    for name in images:
-        kind, number = re.fullmatch(r"(sm|compute)_(\d+)", name).groups()  # type: ignore[union-attr]
-        of = divmod(int(number), 10)
-        fits = of <= capability and (kind == "compute" or of[0] == capability[0])
-        if fits and (best is None or (kind == "sm", of) > best[:2]):
-            best = (int(kind == "sm"), of, name)
-    return best[2] if best else None
+def _choose(names: list[str], capability: tuple[int, int]) -> str | None:
+    """The newest machine code that runs there, else the newest PTX; None without either."""
+    fitting = []
+    for name in names:
+        found = re.fullmatch(r"(sm|compute)_(\d+)", name)
+        if found is None:
+            raise ValueError(f"{name} is no architecture")
+        of = divmod(int(found[2]), 10)
+        if of <= capability and (found[1] == "compute" or of[0] == capability[0]):
+            fitting.append((found[1] == "sm", of, name))
+    return max(fitting)[2] if fitting else None

@@ -13,8 +13,11 @@ from typing import Any
 
 from gpu.cuda.device import (
     DevicePoisoned,
+    DeviceTooOld,
     GpuError,
-    GpuUnavailable,
+    KernelsMissing,
+    NoDevice,
+    NoDriver,
     OutOfDeviceMemory,
 )
 from gpu.cuda.wire import BEAT_S, Channel, pair
@@ -23,9 +26,18 @@ from gpu.errors import Cancelled, ProverError, Refused
 COMMAND = (sys.executable, "-m", "gpu.cuda.server")
 _LAST_WORDS_S = 2
 
-_BY_WORD: dict[str, type[ProverError]] = {
-    each.WORD: each for each in (GpuError, GpuUnavailable, OutOfDeviceMemory, DevicePoisoned, Cancelled, Refused)
-}
+_ERRORS = (
+    GpuError,
+    NoDriver,
+    NoDevice,
+    DeviceTooOld,
+    KernelsMissing,
+    OutOfDeviceMemory,
+    DevicePoisoned,
+    Cancelled,
+    Refused,
+)
+_BY_WORD: dict[str, type[ProverError]] = {each.WORD: each for each in _ERRORS}
 
 
 class ProcessLost(GpuError):
@@ -37,7 +49,7 @@ class Limits:
     """Seconds without a word before a process is given up."""
 
     silence_s: float = 30 * BEAT_S
-    """Without even a beat: the process is stopped, or its machine is."""
+    """Without even a beat, once ready: the process is stopped, or its machine is."""
     step_s: float = 300
     """Beating, but in one step: a kernel hangs. A step is a second's work at most, or a read of 256 MiB of a key."""
     start_s: float = 600
@@ -76,7 +88,8 @@ class GpuProcess:
 
     def wait_until_ready(self) -> None:
         """GpuUnavailable when this machine can't prove on a GPU, ProcessLost for anything else."""
-        self.facts = self._answer(None, "ready", self._limits.start_s)["ready"]
+        limit = self._limits.start_s  # for beats too: before the first one, libraries must come off the disk
+        self.facts = self._answer(None, "ready", limit, limit)["ready"]
 
     def prove(self, order: dict[str, Any], descriptor: int) -> dict[str, Any]:
         """The process's answer to an order. The error that it reports, by name; ProcessLost when it reports none, or
@@ -86,7 +99,7 @@ class GpuProcess:
             self._channel.send(order, descriptor)
         except OSError as error:
             raise self._lost("died") from error
-        return self._answer(order["prove"], "done", self._limits.step_s)
+        return self._answer(order["prove"], "done", self._limits.step_s, self._limits.silence_s)
 
     def cancel(self, number: int) -> None:
         """From any thread. The proof ends soon, or has ended already."""
@@ -108,7 +121,7 @@ class GpuProcess:
         self._process.wait()
         self._channel.close()
 
-    def _answer(self, number: int | None, word: str, step_s: float) -> dict[str, Any]:
+    def _answer(self, number: int | None, word: str, step_s: float, silence_s: float) -> dict[str, Any]:
         """The message that has `word`, past beats and steps."""
         step_began = time.monotonic()
         while True:
@@ -116,10 +129,10 @@ class GpuProcess:
             if left <= 0:
                 raise self._lost(f"hung for {step_s:.0f} s")
             try:
-                received = self._channel.receive(min(self._limits.silence_s, left))
+                received = self._channel.receive(min(silence_s, left))
             except TimeoutError:
-                if left > self._limits.silence_s:
-                    raise self._lost(f"was silent for {self._limits.silence_s:.0f} s") from None
+                if left > silence_s:
+                    raise self._lost(f"was silent for {silence_s:.0f} s") from None
                 continue
             if received is None:
                 raise self._lost("died")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from gpu.cuda.device import GpuError, GpuUnavailable
 from gpu.cuda.jobs import Job, JobQueue
 from gpu.cuda.process import GpuProcess, Limits, ProcessLost
 from gpu.errors import ProverError
+from gpu.journal import log
 
 _PAUSES_S = (1, 2, 4, 8, 16, 30)  # between attempts to start a process that does not start
 
@@ -73,7 +73,7 @@ class Worker(threading.Thread):
         self._job = None
         if isinstance(error, ProcessLost):
             self._process, self._state = None, "starting"
-            _log(f"GPU {self.ordinal}: {error}; it is replaced")
+            log(f"GPU {self.ordinal}: {error}; it is replaced")
             self._jobs.lost(job, error)
         else:
             job.end(sums, error)
@@ -91,8 +91,9 @@ class Worker(threading.Thread):
                 self._state = "failed"
                 self.error = problem if isinstance(problem, GpuError) else GpuError(f"no GPU process: {problem}")
                 self._jobs.worker_is(self.ordinal, self.error)
+                if self.ordinal or self.settled.is_set():  # who waits for the first start of the first will say it
+                    log(f"GPU {self.ordinal}: {self.error}")
                 self.settled.set()
-                _log(f"GPU {self.ordinal}: {self.error}")
                 if isinstance(self.error, GpuUnavailable) or not self._jobs.pause(next(pauses, _PAUSES_S[-1])):
                     return False
             else:
@@ -100,8 +101,3 @@ class Worker(threading.Thread):
                 self._jobs.worker_is(self.ordinal)
                 self.settled.set()
         return True
-
-
-def _log(line: str) -> None:
-    """One line on stderr, which is the daemon's log."""
-    print(" ".join(line.split()), file=sys.stderr, flush=True)  # noqa: T201 - a log line

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu import memory
+from gpu.cuda.device import GpuError, NoDevice
+from gpu.cuda.presence import look_for_gpus
 from gpu.errors import Refused
 from gpu.groth16 import prover
 from gpu.groth16.backend import Backend, CpuBackend, Synthesis
@@ -19,8 +21,9 @@ from gpu.groth16.formats import Proof, proof_json, public_json
 from gpu.groth16.key import ProvingKey
 from gpu.groth16.keys import KeyStore
 from gpu.groth16.ticket import Ticket
+from gpu.journal import log
 
-BACKENDS = ("auto", "scalar", "ifma")
+BACKENDS = ("auto", "scalar", "ifma", "cuda")
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,23 @@ def choose_backend(pool: Executor, threads: int) -> Backend:
             f"PROVEFLEET_PROVER_BACKEND={wanted}: this build has no such back end; "
             f"set it to one of {', '.join(BACKENDS)}"
         )
+    if wanted in ("auto", "cuda"):
+        try:
+            return _on_gpus()
+        except GpuError as error:
+            if wanted == "cuda":
+                raise Refused(f"PROVEFLEET_PROVER_BACKEND=cuda: {error}") from error
+            if not isinstance(error, NoDevice):  # most machines have no GPU, and nobody wants to hear of it
+                log(f"proving on the CPU, because {error}")
     return CpuBackend(pool, threads, wanted)
+
+
+def _on_gpus() -> Backend:
+    """A process on each GPU. GpuError with the reason when there can be none."""
+    look_for_gpus()
+    from gpu.cuda.client import CudaBackend  # only where there is a GPU: a short proof is over before it is imported
+
+    return CudaBackend()
 
 
 class Engine:

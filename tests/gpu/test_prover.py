@@ -103,6 +103,6 @@ def test_the_chain_is_circoms_own_to_the_byte(snarkjs_files: Files, curve: Curve
 
 
 def test_a_back_end_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROVEFLEET_PROVER_BACKEND", "cuda")
+    monkeypatch.setenv("PROVEFLEET_PROVER_BACKEND", "abacus")
     with pytest.raises(Refused, match="no such back end"):
         Engine()

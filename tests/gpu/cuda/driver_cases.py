@@ -7,8 +7,10 @@ import json
 import re
 import struct
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,14 +31,16 @@ fake.fake_used.restype = fake.fake_host.restype = ctypes.c_size_t
 fake.fake_objects.restype = ctypes.c_long
 fake.fake_device.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_size_t]
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p, ctypes.c_size_t)
-PTX = b".version 8.0\n.visible .entry first(\n) { ret; }\n"
-MORE = b".version 8.0\n.visible .entry first_and_more(\n) { ret; }\n"
+FOLDER = Path(tempfile.mkdtemp())
+KERNELS = {name: FOLDER / name for name in ("first", "first_and_more", "misnamed")}
+for each, entry in zip(KERNELS, ("first", "first_and_more", "another"), strict=True):
+    KERNELS[each].write_text(f".version 8.0\n.visible .entry {entry}(\n) {{ ret; }}\n")
 GIB = 1 << 30
 
 
 def device(total: int = GIB) -> CudaDevice:
     fake.fake_device(1, 9, 0, total)
-    return CudaDevice(lambda capability: [PTX, MORE])
+    return CudaDevice(lambda capability: KERNELS)
 
 
 def raises(kind: type[Exception], words: str, call: Callable[[], object]) -> None:
@@ -50,9 +54,9 @@ def case_facts() -> None:
     fake.fake_device(3, 12, 0, GIB)
     asked = []
 
-    def images(capability: tuple[int, int]) -> list[bytes]:
+    def images(capability: tuple[int, int]) -> dict[str, Path]:
         asked.append(capability)
-        return [PTX]
+        return KERNELS
 
     made = CudaDevice(images, 2)
     assert (made.name, made.capability, made.sm_count, made.count) == ("Fake H200", (12, 0), 2, 3)
@@ -112,6 +116,7 @@ def case_launch() -> None:
         (b"first_and_more", 1, 1, b""),
     ]
     raises(KernelsMissing, "no second", lambda: made.launch("second", 1, 1))
+    raises(KernelsMissing, "NOT_FOUND", lambda: made.launch("misnamed", 1, 1))
     raises(ValueError, "uint32", lambda: made.launch("first", 1, 1, 1 << 32))
     raises(GpuError, "INVALID_VALUE", lambda: made.launch("first", 1, 2048))
     made.launch("first", 1, 1, 1)  # a refused launch poisons nothing
@@ -149,15 +154,17 @@ def case_every_bad_end_is_named() -> None:
 
 def case_unusable() -> None:
     fake.fake_device(1, 7, 5, GIB)
-    raises(DeviceTooOld, "capability 7.5 is older than 8.6", lambda: CudaDevice(lambda capability: [PTX]))
+    raises(DeviceTooOld, "capability 7.5 is older than 8.6", lambda: CudaDevice(lambda capability: KERNELS))
     fake.fake_device(1, 9, 0, GIB)
-    raises(KernelsMissing, "CUDA 13.0", lambda: CudaDevice(lambda capability: [b"\x7fELF nonsense"]))
-    raises(NoDevice, "no GPU 1", lambda: CudaDevice(lambda capability: [PTX], 1))
+    broken = FOLDER / "broken"
+    broken.write_bytes(b"\x7fELF nonsense")
+    raises(KernelsMissing, "CUDA 13.0", lambda: CudaDevice(lambda capability: {"first": broken}))
+    raises(NoDevice, "no GPU 1", lambda: CudaDevice(lambda capability: KERNELS, 1))
     fake.fake_device(0, 9, 0, GIB)
-    raises(NoDevice, "nvidia-smi", lambda: CudaDevice(lambda capability: [PTX]))
+    raises(NoDevice, "nvidia-smi", lambda: CudaDevice(lambda capability: KERNELS))
     fake.fake_device(1, 9, 0, GIB)
     fake.fake_failure(b"cuInit", 0, 803, 0)
-    raises(NoDriver, "SYSTEM_DRIVER_MISMATCH", lambda: CudaDevice(lambda capability: [PTX]))
+    raises(NoDriver, "SYSTEM_DRIVER_MISMATCH", lambda: CudaDevice(lambda capability: KERNELS))
 
 
 def main() -> None:

@@ -3,8 +3,8 @@
     python -m tests.gpu.cuda.emulated_server SCRIPT DESCRIPTOR PARENT_PID
 
 SCRIPT is a file of JSON lines; each start takes away the first one, and none is left for a process that runs without
-faults. A line may have: `total`, bytes of memory; `smallest_range`; `count`, GPUs to claim; `call` and `fault`: what happens
-at that call of the device, counted from the first one after it was made; `start`: what happens instead of becoming ready.
+faults. A line may have: `total`, bytes of memory; `smallest_range`; `count`, GPUs to claim; `call` and `fault`: what
+happens at that call of the device, counted from the first one; `start`: what happens instead of becoming ready.
 """
 
 from __future__ import annotations
