@@ -221,6 +221,8 @@ def serve(
 @click.option("--concurrency", type=click.IntRange(1, 1024), default=1, show_default=True)
 @click.option("--partition-workers", type=click.IntRange(1, 1024), default=1, show_default=True)
 @click.option("--min-proofs-per-hour", type=click.FloatRange(min=0), help="Exit with 1 when the rate is lower.")
+@click.option("--no-early-stop", is_flag=True, help="Make all N even when the rate is surely above or below it.")
+@click.option("--deadline-s", type=click.FloatRange(min=0, min_open=True), help="For each proof; late ones fail.")
 @click.option("--url", help="Use this daemon (unix:/PATH or http://127.0.0.1:PORT) instead of starting one.")
 @click.option("--out", type=click.Path(file_okay=False), help="Write each proof to OUT/<i>/.")
 @click.option("--progress", type=_FILE, help="Append one JSON line an event to this file.")
@@ -231,10 +233,12 @@ def serve(
 def bench(**options: Any) -> None:
     """Make N proofs, C at a time, every one verified, and say how fast.
 
-    Exits with 1 when any proof failed, or when the rate is below --min-proofs-per-hour.
+    Starts a daemon of its own unless --url names one. Stops early once the rate is surely above or below
+    --min-proofs-per-hour. Exits with 1 when any proof failed, or when the rate is below. See docs/daemon.md.
     """
     from gpu.bench import run_bench
     from gpu.report import Options
 
     wtns = options.pop("wtns")
-    run_bench(Options(wtns=list(wtns), warm_up=not options.pop("no_warm_up"), **options))
+    warm_up, early_stop = not options.pop("no_warm_up"), not options.pop("no_early_stop")
+    run_bench(Options(wtns=list(wtns), warm_up=warm_up, early_stop=early_stop, **options))

@@ -78,7 +78,12 @@ class Client:
         return self._request("GET", "/metrics", _QUICK_S, None)[1].decode()
 
     def _proof(self, answer: dict[str, Any]) -> dict[str, Any]:
-        if not all(name in answer for name in ("proof", "public", "timings_ms")):
+        timings = answer.get("timings_ms")
+        if (
+            not all(name in answer for name in ("proof", "public"))
+            or not isinstance(timings, dict)
+            or not all(type(ms) in (int, float) for ms in timings.values())
+        ):
             raise DaemonFailed(f"{self.url}: the answer is no proof; is this a provefleet daemon?")
         return answer
 

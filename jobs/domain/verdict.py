@@ -46,8 +46,9 @@ T_95 = (
 )
 NORMAL_95 = 1.645
 
-# The prover's own words for an input that can't be proved with (`gpu.errors`): the machine is not to blame.
-INPUT_ERRORS = ("bad_file", "witness_refused", "refused")
+# The prover's own words for an input that can't be proved with, or not in so little memory (`gpu.errors`): the
+# machine is not broken.
+INPUT_ERRORS = ("bad_file", "witness_refused", "refused", "out_of_memory")
 # Its word for a daemon that died or does not answer: how it ended is told a moment after the last proof.
 DAEMON_ERROR = "daemon_failed"
 
