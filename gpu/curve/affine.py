@@ -28,7 +28,7 @@ from llvmlite import ir
 from numba import types
 
 from gpu.field import vector
-from gpu.field.bodies import OPERATIONS, Parts, load, store
+from gpu.field.bodies import OPERATIONS, Parts, load, product, store
 from gpu.field.compiled import intrinsic
 from gpu.field.kinds import DIGIT_BITS, LANES, KernelField, kernel_field
 from gpu.field.limbs import I64
@@ -114,17 +114,15 @@ def _write(m: Machine, refs: Any, parts: Parts) -> None:
 
 
 def _raised(m: Machine, part: Any) -> Any:
-    """part times 2^s = sqrt(R'/R), not reduced."""
+    """part times 2^s = sqrt(R'/R) as a factor of a product: far from reduced."""
     own, filed = _radix_bits(m.kind)
     s = (own - filed) // 2
-    if s == 0:
-        return part
     b, part = m.builder, m.arith.normal(part)
     mask, limbs, below = vector.splat(vector.DIGIT), [], vector.ZERO
     for limb in part.limbs:
         limbs.append(b.or_(b.and_(b.shl(limb, vector.splat(s)), mask), below))
         below = b.lshr(limb, vector.splat(DIGIT_BITS - s))
-    return replace(part, limbs=tuple(limbs), low=part.low << s, high=part.high << s)
+    return replace(part, limbs=tuple(limbs), low=part.low * 2**s, high=part.high * 2**s)
 
 
 def _open_pair(m: Machine, d: Any, n: Any, x1: Any, y1: Any, x2: Any, left: Any, right: Any, special: Any) -> None:
@@ -146,9 +144,11 @@ def _treat(m: Machine, d: Any, n: Any, x1: Any, y1: Any, x2: Any, special: Any) 
     a, b = m.arith, m.builder
     (tangent,) = m.temporaries(1)
     m.call(OPERATIONS["sqr"], tangent, x1)
-    for _ in range(2):
-        store(m, tangent, [_raised(m, part) for part in load(m, tangent)])
-    tangents = [a.add(a.add(part, part), part) for part in load(m, tangent)]
+    own, filed = _radix_bits(m.kind)
+    squares = load(m, tangent)
+    if own != filed:
+        squares = [a.mul(part, a.constant(2 ** (2 * own - filed) % m.kind.field.modulus)) for part in squares]
+    tangents = [a.add(a.add(part, part), part) for part in squares]
     y1_parts, n_parts, d_parts = load(m, y1), load(m, n), load(m, d)
     flat = a.is_zero(y1_parts)
     infinite1 = b.and_(a.is_zero(load(m, x1)), flat)
@@ -174,9 +174,14 @@ def _close_pair(m: Machine, x1: Any, y1: Any, x2: Any, n: Any, inverse: Any, spe
     left, right = load(m, x1), load(m, x2)
     sums = [a.add(p, q) for p, q in zip(left, right, strict=True)]
     x3 = [a.canonical(a.sub(square, total)) for square, total in zip(load(m, other), sums, strict=True)]
-    store(m, other, [_raised(m, a.sub(p, q)) for p, q in zip(left, x3, strict=True)])
-    m.call(OPERATIONS["mul"], other, other, slope)
-    y3 = [a.sub(product, p) for product, p in zip(load(m, other), load(m, y1), strict=True)]
+    falls = [a.sub(p, q) for p, q in zip(left, x3, strict=True)]
+    if m.kind.lanes == 1:
+        store(m, other, falls)
+        m.call(OPERATIONS["mul"], other, other, slope)
+        rises = load(m, other)
+    else:
+        rises = product(a, [_raised(m, part) for part in falls], load(m, slope))
+    y3 = [a.sub(rise, p) for rise, p in zip(rises, load(m, y1), strict=True)]
     _write(m, out, x3 + y3)
     code = b.load(special)
     with b.if_then(b.icmp_unsigned("!=", code, I64(0)), likely=False):

@@ -8,6 +8,7 @@ the value.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numba
 import numpy as np
@@ -32,9 +33,9 @@ def constants(field: Field, numerator: int) -> np.ndarray:
 @cache
 def address() -> int:
     """Where the compiled `invert` is: void (uint64 *words, int64 *known). One compilation serves every field."""
-    return int(
-        numba.cfunc(types.void(types.CPointer(types.uint64), types.CPointer(types.int64)), cache=True)(invert).address
-    )
+    signature = types.void(types.CPointer(types.uint64), types.CPointer(types.int64))
+    where: Any = numba.cfunc(signature, cache=True)(invert).address
+    return int(where)
 
 
 def invert(words, known):
