@@ -37,7 +37,14 @@ def ptx_of(kernel: Kernel) -> str:
     mangled = re.findall(r"\.visible \.entry (\w+)\(", text)
     if len(mangled) != 1:
         raise ValueError(f"{kernel.symbol}: NVVM wrote {len(mangled)} entry points")
-    return re.sub(rf"\b{mangled[0]}", kernel.symbol, text)
+    return _plain_names(re.sub(rf"\b{mangled[0]}", kernel.symbol, text))
+
+
+def _plain_names(text: str) -> str:
+    """Without what numba counts from one kernel to the next, so that a kernel's text depends on its source alone."""
+    text = re.sub(r"^\.common \.global \.align 8 \.u64 _ZN\w*NumbaEnv\w*;\n", "", text, flags=re.MULTILINE)
+    names: dict[str, str] = {}
+    return re.sub(r"\b_cudapy_(\w+?)_\d+\b", lambda m: names.setdefault(m[0], f"{m[1]}_{len(names)}"), text)
 
 
 @contextmanager
