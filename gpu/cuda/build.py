@@ -38,7 +38,8 @@ def build(
 ) -> Entry:
     """Makes `out` current and returns its manifest. Refused where a tool is missing or a kernel does not compile.
 
-    `symbols`: only these kernels, none: all. `count`: with the number of machine instructions, for which nvdisasm takes longer than ptxas.
+    `symbols`: only these kernels, none: all. `count`: with the number of machine instructions, for which nvdisasm takes
+    longer than ptxas.
     """
     wanted = {
         "format": FORMAT,

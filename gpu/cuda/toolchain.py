@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -95,7 +96,7 @@ def instructions(cubin: bytes) -> Counter[str]:
     return counts
 
 
-def _run(command: list[str | Path], folder: str | None = None) -> str:
+def _run(command: Sequence[str | Path], folder: str | None = None) -> str:
     """Output and errors of a tool; Refused, with its first line of complaint, where it fails."""
     done = subprocess.run(
         [str(part) for part in command],

@@ -222,7 +222,7 @@ class _Rows:
 
     def __init__(self, w: _Writer, start: Sequence[str] | None = None) -> None:
         self._w = w
-        self._even: list[Limb] = list(start or [None] * w.n)
+        self._even: list[Limb] = [*start] if start else [None] * w.n
         self._odd: list[Limb] = [None] * w.n
         self._low: Limb = None
 
