@@ -14,17 +14,8 @@ from gpu.curve.params import Curve
 from gpu.field.kinds import kernel_field
 from gpu.groth16.binfile import BinFile
 from gpu.groth16.formats import VerificationKey
-from gpu.groth16.rows import first_not_reduced
+from gpu.groth16.rows import Matrix, first_not_reduced
 from gpu.groth16.zkey import COEFFICIENT, ZkeyFacts, ic_points, open_zkey
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A sparse matrix: parallel arrays of row, column and value * R^2 (four words each)."""
-
-    rows: np.ndarray
-    columns: np.ndarray
-    values: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -101,5 +92,6 @@ def _matrices(file: BinFile, facts: ZkeyFacts) -> tuple[Matrix, Matrix]:
         bad = first_not_reduced(fr.marker, values, len(chosen))
         if bad >= 0:
             raise file.bad(4, f"a value of matrix {'AB'[matrix]} is not below the field's modulus")
-        out.append(Matrix(np.ascontiguousarray(chosen["row"]), np.ascontiguousarray(chosen["column"]), values))
+        rows, columns = (np.ascontiguousarray(chosen[name]) for name in ("row", "column"))
+        out.append(Matrix.by_rows(rows, columns, values, facts.domain_size))
     return out[0], out[1]

@@ -24,9 +24,10 @@ from gpu.groth16 import batch
 from gpu.groth16.backend import Backend, Synthesis
 from gpu.groth16.formats import Proof
 from gpu.groth16.key import ProvingKey
-from gpu.groth16.rows import accumulate_rows, first_not_reduced
+from gpu.groth16.rows import first_not_reduced, products
 from gpu.groth16.ticket import Ticket
 from gpu.groth16.wtns import open_wtns
+from gpu.memory import usable_cpus
 from gpu.msm.plan import Msm, pack, small
 
 
@@ -70,14 +71,7 @@ def synthesise(key: ProvingKey, wtns: str, pool: Executor, ticket: Ticket) -> Sy
     if public[0] != 1:
         raise file.bad(2, "the first value is not 1")
 
-    def product(which: int) -> np.ndarray:
-        matrix, out = key.matrices[which], np.zeros(4 * facts.domain_size, np.uint64)
-        scratch = np.zeros(4, np.uint64)
-        accumulate_rows(fr.marker, out, matrix.rows, matrix.columns, matrix.values, witness, len(matrix.rows), scratch)
-        return out
-
-    pool = ticket.over(pool)
-    a, b = (part.result() for part in [pool.submit(product, which) for which in (0, 1)])
+    a, b = products(fr, key.matrices, witness, ticket.over(pool), usable_cpus())
     return Synthesis(wtns, witness, public[1:], a, b, ticket)
 
 
