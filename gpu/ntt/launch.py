@@ -35,21 +35,17 @@ class DeviceDomain:
         """OutOfDeviceMemory when `n_bytes(curve, size)` is not free."""
         self.size = size
         self._log_n = size.bit_length() - 1
-        if size != 1 << self._log_n or not 1 <= self._log_n < curve.two_adicity:
+        if size < 2 or size & (size - 1) or self._log_n >= curve.two_adicity:
             raise ValueError(f"{size} is no domain size of {curve.name}")
         self._device = device
         self._curve = curve.name
         self._passes = passes(self._log_n)
-        self._table = device.alloc((size + 1) * ELEMENT)
-        constants = _constants(curve, size)
+        self._held: list[Buffer] = []
         try:
-            self._constants = device.alloc(constants.nbytes)
+            self._table, self._constants = self._fill(constants=_constants(curve, size))
         except BaseException:
-            self._table.free()
+            self.free()
             raise
-        device.upload(self._constants, constants)
-        stride = _stride(size)
-        device.launch(f"{self._curve}_ntt_powers", *_grid(1 << stride), self._table, self._constants, stride, size + 1)
 
     def to_odd_coset(self, x: Place) -> None:
         """In place: values on the domain become values of the same polynomial on the odd coset, in natural order."""
@@ -61,8 +57,19 @@ class DeviceDomain:
             self._device.launch(f"{self._curve}_ntt_dit", grid, block, x, self._table, self._log_n, low, steps)
 
     def free(self) -> None:
-        self._table.free()
-        self._constants.free()
+        for buffer in self._held:
+            buffer.free()
+
+    def _fill(self, constants: np.ndarray) -> tuple[Buffer, Buffer]:
+        """The table of powers, and what it is made from."""
+        for n_bytes in ((self.size + 1) * ELEMENT, constants.nbytes):
+            self._held.append(self._device.alloc(n_bytes))
+        table, device_constants = self._held
+        self._device.upload(device_constants, constants)
+        stride = _stride(self.size)
+        grid = _grid(1 << stride)
+        self._device.launch(f"{self._curve}_ntt_powers", *grid, table, device_constants, stride, self.size + 1)
+        return table, device_constants
 
 
 def n_bytes(curve: Curve, size: int) -> int:
