@@ -14,7 +14,6 @@ from gpu.cuda.registry import kernel
 from gpu.curve.cuda import (
     add_point,
     add_sums,
-    double_sum,
     finish,
     infinity,
     load_point,
@@ -96,33 +95,30 @@ def repair(F, points, entries, tasks, sums, exceptions, counters):
         k = uint32(k + uint32(cuda.gridsize(1)))
 
 
-@cuda.jit(device=True)
-def _fold(F, sums, first, count):
-    """A block adds sums[first .. first+count-1] up into sums[first], halving the range over and over."""
-    while count > uint32(1):
-        half = uint32((count + uint32(1)) >> uint32(1))
-        k = uint32(cuda.threadIdx.x)
-        while k < count - half:
-            s = add_sums(F, load_sum(F, sums, first + k), load_sum(F, sums, first + k + half))
-            store_sum(F, sums, first + k, s)
-            k = uint32(k + uint32(cuda.blockDim.x))
-        cuda.syncthreads()
-        count = half
-
-
 @kernel("g1_join", "ppppu", fields=_cold_g1, max_threads=128)
 @kernel("g2_join", "ppppu", fields=_cold_g2, max_threads=128)
 def join(F, sums, extra_starts, long_buckets, counters, n_buckets):
-    """Adds to each long bucket its further slices, which lie behind the buckets in `sums`."""
+    """Adds to each long bucket its further slices, which lie behind the buckets in `sums`: a block halves the row of
+    bucket and slices over and over.
+    """
     k = uint32(cuda.blockIdx.x)
     while k < counters[uint32(LONG_BUCKETS)]:
         bucket = long_buckets[k]
         first = extra_starts[bucket]
-        count = uint32(extra_starts[bucket + uint32(1)] - first)
-        first = uint32(first + n_buckets)
-        _fold(F, sums, first, count)
-        if cuda.threadIdx.x == 0:
-            store_sum(F, sums, bucket, add_sums(F, load_sum(F, sums, bucket), load_sum(F, sums, first)))
+        count = uint32(extra_starts[bucket + uint32(1)] - first + uint32(1))
+        before = uint32(n_buckets + first - uint32(1))
+        while count > uint32(1):
+            half = uint32((count + uint32(1)) >> uint32(1))
+            i = uint32(cuda.threadIdx.x)
+            while i < count - half:
+                place = uint32(before + i)
+                if i == uint32(0):
+                    place = bucket
+                s = add_sums(F, load_sum(F, sums, place), load_sum(F, sums, uint32(before + i + half)))
+                store_sum(F, sums, place, s)
+                i = uint32(i + uint32(cuda.blockDim.x))
+            cuda.syncthreads()
+            count = half
         k = uint32(k + uint32(cuda.gridDim.x))
 
 
@@ -154,9 +150,15 @@ def windows(F, sums, out, log_buckets, n_windows):
     w = uint32(cuda.grid(1))
     if w >= n_windows:
         return
-    base = uint32(w << log_buckets)
+    base, last = uint32(w << log_buckets), uint32(log_buckets << uint32(1))
     total = infinity(F)
-    for step in range(log_buckets):
-        bit = uint32(log_buckets - uint32(1) - uint32(step))
-        total = add_sums(F, double_sum(F, total), load_sum(F, sums, uint32(base + (uint32(1) << bit))))
-    store_sum(F, out, w, add_sums(F, total, load_sum(F, sums, base)))
+    for step in range(last + uint32(1)):
+        # Doubles at even steps, by the addition: twice the same code would compile and run slower.
+        right = total
+        if step == last:
+            right = load_sum(F, sums, base)
+        elif step & uint32(1):
+            bit = uint32((last - uint32(1) - step) >> uint32(1))
+            right = load_sum(F, sums, uint32(base + (uint32(1) << bit)))
+        total = add_sums(F, total, right)
+    store_sum(F, out, w, total)

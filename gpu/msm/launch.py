@@ -13,8 +13,8 @@ from gpu.cuda.device import Buffer, Device, Span
 from gpu.curve.group import KernelGroup
 from gpu.curve.reference import Point
 from gpu.msm import schedule as schedules
-from gpu.msm.horner import Sum, horner
 from gpu.msm.schedule import DEFAULT_ENTRIES, RUN, SCAN_ITEMS, SCAN_THREADS, Schedule
+from gpu.msm.windows import Sum, horner
 
 SCALAR_BYTES = 32
 _BLOCK = 256
@@ -25,9 +25,9 @@ _BUCKET_BLOCK = 128
 Place = Buffer | Span
 
 
-def n_bytes(group: KernelGroup, n: int, entries: int = DEFAULT_ENTRIES) -> int:
+def n_bytes(group: KernelGroup, n: int, entries: int = DEFAULT_ENTRIES, c: int | None = None) -> int:
     """Device memory that `DeviceMsm` of the same arguments holds, apart from points and scalars."""
-    plan = schedules.best(group, max(1, min(n, entries)), entries)
+    plan = schedules.best(group, max(1, min(n, entries)), entries, c)
     return sum(plan.sizes(2 * group.point_bytes).values())
 
 
@@ -35,22 +35,24 @@ class DeviceMsm:
     """Sums of up to `n_max` multiples in one go, of any number in several.
 
     `entries` bounds the scratch memory: how many scalars times windows are sorted at once. A smaller one makes more
-    rounds of fewer windows, and below `n_max` ranges of so many points.
+    rounds of fewer windows, and below `n_max` ranges of so many points. `c` is a window width (2 to MAX_C) to try
+    instead of the one that seems best.
     """
 
-    def __init__(self, device: Device, group: KernelGroup, n_max: int, entries: int = DEFAULT_ENTRIES) -> None:
+    def __init__(
+        self, device: Device, group: KernelGroup, n_max: int, entries: int = DEFAULT_ENTRIES, c: int | None = None
+    ) -> None:
         """OutOfDeviceMemory when `n_bytes` are not free; nothing is left allocated then."""
         self._device = device
         self._group = group
-        self._entries = entries
+        self._entries, self._c = entries, c
         self._range = max(1, min(n_max, entries))
         self._sum_bytes = 2 * group.point_bytes
         self._prefix = f"{group.curve.name}_g{group.kind.degree}"
-        plan = schedules.best(group, self._range, entries)
-        self._room = plan.sizes(self._sum_bytes)
+        self._made_for = schedules.best(group, self._range, entries, c)
         self._at: dict[str, Buffer] = {}
         try:
-            for name, size in self._room.items():
+            for name, size in self._made_for.sizes(self._sum_bytes).items():
                 self._at[name] = device.alloc(size)
         except BaseException:
             self.free()
@@ -73,7 +75,7 @@ class DeviceMsm:
             buffer.free()
 
     def _sum(self, points: Place, scalars: Place, n: int) -> Point:
-        plan = schedules.fitting(self._group, n, self._entries, self._room)
+        plan = schedules.fitting(self._group, n, self._entries, self._made_for, self._c)
         self._device.upload(self._at["constants"], _constants(self._group.curve.r, plan))
         for first in range(0, plan.n_windows, plan.per_round):
             count = min(plan.per_round, plan.n_windows - first)

@@ -5,7 +5,7 @@ Pure arithmetic. The costs are a model made from the number of point additions, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gpu.curve.group import KernelGroup
@@ -24,12 +24,13 @@ MAX_C = 17
 """Where digits are scattered, a place in each bucket of a window is open: 2^16 sectors of 32 bytes fit every GPU's
 cache.
 """
+_MAX_WINDOWS = 128
+"""Of two bits each."""
 _MIN_SLICE = 32
 _THREADS = 1 << 15
 """Adding at the same time, about: of a GPU of 128 multiprocessors. A constant, so that memory can be planned without
 a GPU.
 """
-_SCALAR_BITS = 288  # of the sum that the digits are cut from: nine words
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Schedule:
             "exceptions": 8 * self.max_slices,
             "long_buckets": 4 * (self.n_buckets // 2 + 1),
             "counters": 8,
-            "windows": sum_bytes * self.n_windows,
+            "windows": sum_bytes * _MAX_WINDOWS,
             "constants": 4 * 27,
         }
 
@@ -103,29 +104,29 @@ def middle(c: int, count: int) -> int:
 
 
 @lru_cache
-def candidates(order: int, n: int, entries: int) -> list[Schedule]:
-    """Every schedule for n scalars (at least 1, at most `entries`), the cheapest first."""
+def candidates(order: int, n: int, entries: int, c: int | None = None) -> list[Schedule]:
+    """Every schedule for n scalars (at least 1, at most `entries`), the cheapest first; only those of `c` if given."""
     out = []
-    for c in range(2, MAX_C + 1):
-        count = n_windows(order, c)
-        per_round = min(count, entries // n, MAX_BUCKETS >> (c - 1))
-        if not per_round or c * count > _SCALAR_BITS:
-            continue
+    for width in range(2, MAX_C + 1) if c is None else (c,):
+        count = n_windows(order, width)
+        per_round = min(count, entries // n, MAX_BUCKETS >> (width - 1))
         rounds = -(-count // per_round)
-        out.append(Schedule(n, c, count, -(-count // rounds)))
+        out.append(Schedule(n, width, count, -(-count // rounds)))
     return sorted(out, key=Schedule.cost)
 
 
-def best(group: KernelGroup, n: int, entries: int) -> Schedule:
+def best(group: KernelGroup, n: int, entries: int, c: int | None = None) -> Schedule:
     """The cheapest schedule for n scalars."""
-    return candidates(group.curve.r, n, entries)[0]
+    return candidates(group.curve.r, n, entries, c)[0]
 
 
-def fitting(group: KernelGroup, n: int, entries: int, room: dict[str, int]) -> Schedule:
-    """The cheapest schedule for n scalars whose arrays fit into `room`, made for at least as many."""
+def fitting(group: KernelGroup, n: int, entries: int, made: Schedule, c: int | None = None) -> Schedule:
+    """The cheapest schedule for n scalars whose arrays fit into those of `made`, which is for at least as many."""
     sum_bytes = 2 * group.point_bytes
-    return next(
-        schedule
-        for schedule in candidates(group.curve.r, n, entries)
-        if all(size <= room[name] for name, size in schedule.sizes(sum_bytes).items())
-    )
+    room = made.sizes(sum_bytes)
+    for schedule in candidates(group.curve.r, n, entries, c):
+        for per_round in range(schedule.per_round, schedule.per_round // 2, -1):
+            fewer = replace(schedule, per_round=per_round)
+            if all(size <= room[name] for name, size in fewer.sizes(sum_bytes).items()):
+                return fewer
+    return replace(made, n=n)
