@@ -16,19 +16,22 @@ import secrets
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from gpu.curve.endomorphism import relation
 from gpu.curve.group import KernelGroup
 from gpu.curve.membership import first_outside
-from gpu.curve.scalar import add_affine, add_sum, valid_affine
+from gpu.curve.scalar import valid_affine
 from gpu.field.compiled import kernel
-from gpu.field.scalar import sub
+from gpu.field.scalar import is_zero
+from gpu.msm.batch import Room
 
 SUBSETS = 64
 _SMALL_RANGE, _LARGE_RANGE = 1 << 12, 1 << 17  # points to a task: enough to pay for its buckets, and not all memory
 _EXACT = 64  # so few points are tested one by one
+_NOTHING = np.zeros(0, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class _Range:
     begin: int
     end: int
     width: int
+    lanes: int
 
     @property
     def rounds(self) -> int:
@@ -61,15 +65,23 @@ class _Range:
         return self.rounds * self.width
 
     def inspect(self) -> tuple[int, np.ndarray]:
-        """The index of a point that is off the curve or not reduced, or -1; and the subset sums."""
-        n, group = self.end - self.begin, self.group
-        coins = np.frombuffer(bytearray(secrets.token_bytes(2 * self.rounds * n)), np.uint16)
-        buckets = group.sums(1 << self.width if self.rounds else 0)
-        sums = group.sums(self.count)
-        marker, points = group.kind.marker, self.points
-        bad = inspect_range(
-            marker, points, self.begin, self.end, group.b, coins, self.width, self.rounds, buckets, sums
-        )
+        """The index of a point that is off the curve or not reduced, or -1; and the subset sums (affine, uint64)."""
+        group, width = self.group, self.width
+        finite = np.empty(self.end - self.begin if self.rounds else 0, np.int32)
+        bad, n = sift(group.kind.marker, self.points, self.begin, self.end, group.b, self.rounds, finite)
+        words = group.point_bytes // 8
+        sums = np.zeros(self.count * words, np.uint64)
+        if bad >= 0 or n == 0:
+            return bad, sums
+        room, folding = Room(group, self.lanes), _folding(width)
+        for at in range(0, sums.size, width * words):
+            coins = np.frombuffer(secrets.token_bytes(2 * n), np.uint16) & ((1 << width) - 1)
+            order = np.argsort(coins, kind="stable")
+            targets = coins[order].astype(np.int32)
+            first = np.searchsorted(targets, 1)  # coins all zero: in no subset
+            buckets = np.zeros(words << width, np.uint64)
+            room.accumulate(buckets, self.points, targets[first:], 2 * finite[order[first:]], n - first)
+            room.accumulate(sums[at : at + width * words], buckets, *folding, len(folding[0]))
         return bad, sums
 
     def locate(self) -> int:
@@ -77,22 +89,23 @@ class _Range:
         begin, end = self.begin, self.end
         while end - begin > _EXACT:
             middle = (begin + end) // 2
-            half = _Range(self.group, self.section, self.points, begin, middle, _width(middle - begin))
+            width = _width(middle - begin)
+            half = _Range(self.group, self.section, self.points, begin, middle, width, self.lanes)
             if _outside(self.group, [half.inspect()[1]], half.count):
                 end = middle
             else:
                 begin = middle
-        found = first_outside(
-            self.group.kind.marker, self.points, begin, end, self.group.sums(0), 0, 0, self.group.sums(1)
-        )
+        found = first_outside(self.group.kind.marker, self.points, begin, end, _NOTHING, 0, 0, self.group.sums(1))
         return max(found, begin)
 
 
-def first_fault(sections: Sequence[tuple[KernelGroup, np.ndarray]], pool: Executor, threads: int) -> Fault | None:
+def first_fault(
+    sections: Sequence[tuple[KernelGroup, np.ndarray]], pool: Executor, threads: int, lanes: int = 1
+) -> Fault | None:
     """A point of the sections (uint8, as a `.zkey` holds them) that is not reduced, off its curve or outside its
     subgroup, or None. A point outside goes unseen with probability at most 2^-64.
     """
-    ranges = [each for i in range(len(sections)) for each in _ranges(i, sections, threads)]
+    ranges = [each for i in range(len(sections)) for each in _ranges(i, sections, threads, lanes)]
     # Every part is awaited, also after a bad one: a thread must not read the mapped file once its owner has gone.
     parts = [pool.submit(each.inspect) for each in ranges]
     found = [part.result() for part in parts]
@@ -111,46 +124,42 @@ def first_fault(sections: Sequence[tuple[KernelGroup, np.ndarray]], pool: Execut
 
 def _outside(group: KernelGroup, rows: Sequence[np.ndarray], count: int) -> bool:
     """Whether some column sum of the rows of subset sums is outside the subgroup."""
-    sums, nothing = np.concatenate(rows), np.zeros(0, np.uint8)
-    return first_outside(group.kind.marker, nothing, 0, 0, sums, len(rows), count, group.sums(1)) >= 0
+    sums = np.concatenate(rows)
+    return first_outside(group.kind.marker, _NOTHING, 0, 0, sums, len(rows), count, group.sums(1)) >= 0
 
 
 def _width(n: int) -> int:
-    """Coins to a round for ranges of n points, by the additions: one mixed one a point, two full ones a bucket."""
-    return min(range(4, 15), key=lambda c: -(-SUBSETS // c) * (n + 2.8 * (1 << c)))
+    """Coins to a round for ranges of n points, by the additions: one a point, c / 2 a bucket."""
+    return min(range(2, 16), key=lambda c: -(-SUBSETS // c) * (n + (c << c - 1)))
 
 
-def _ranges(section: int, sections: Sequence[tuple[KernelGroup, np.ndarray]], threads: int) -> list[_Range]:
+@cache
+def _folding(width: int) -> tuple[np.ndarray, np.ndarray]:
+    """The items of `accumulate` that add to sum k every bucket whose number has bit k: targets and references."""
+    buckets = np.arange(1 << width, dtype=np.int32)
+    chosen = [buckets[buckets >> k & 1 == 1] for k in range(width)]
+    return np.repeat(np.arange(width, dtype=np.int32), 1 << width - 1), 2 * np.concatenate(chosen)
+
+
+def _ranges(section: int, sections: Sequence[tuple[KernelGroup, np.ndarray]], threads: int, lanes: int) -> list[_Range]:
     """A section cut into tasks; the width is the same for all sections of a group, since their sums are added."""
     group, points = sections[section]
     longest = max(len(other) for owner, other in sections if owner is group) // group.point_bytes
     step = min(_LARGE_RANGE, max(_SMALL_RANGE, -(-longest // threads)))
     width, n = _width(min(step, longest)), len(points) // group.point_bytes
-    return [_Range(group, section, points, begin, min(begin + step, n), width) for begin in range(0, n, step)]
+    return [_Range(group, section, points, begin, min(begin + step, n), width, lanes) for begin in range(0, n, step)]
 
 
 @kernel
-def inspect_range(F, points, begin, end, b, coins, width, rounds, buckets, sums):
-    """The index of the first point in [begin, end) that is not reduced or off y^2 = x^3 + b[0], or -1. Else also
-    sums[round * width + k] += the points whose coins have bit k. `coins`: rounds * (end - begin) numbers. `buckets`:
-    2^width XYZZ points of scratch.
+def sift(F, points, begin, end, b, wanted, finite):
+    """(-1, how many points in [begin, end) are not infinite), their indexes going into `finite` if `wanted`; or
+    (the first that is not reduced or off y^2 = x^3 + b[0], 0).
     """
+    n = 0
     for i in range(begin, end):
         if not valid_affine(F, points, i, b, 0):
-            return i
-    n, mask = end - begin, (1 << width) - 1
-    for turn in range(rounds):
-        for j in range(1, 1 << width):
-            sub(F, buckets, 4 * j + 2, buckets, 4 * j + 2, buckets, 4 * j + 2)
-        for i in range(n):
-            j = np.int64(coins[turn * n + i]) & mask
-            if j:
-                add_affine(F, buckets, j, points, begin + i, False)
-        # From the highest bit down: its upper half of the buckets makes the sum, and is folded onto the lower half.
-        for k in range(width - 1, -1, -1):
-            half = 1 << k
-            for j in range(half, 2 * half):
-                add_sum(F, sums, turn * width + k, buckets, j)
-                if j > half:
-                    add_sum(F, buckets, j - half, buckets, j)
-    return -1
+            return i, 0
+        if wanted and not (is_zero(F, points, 2 * i) and is_zero(F, points, 2 * i + 1)):
+            finite[n] = i
+            n += 1
+    return -1, n

@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from gpu.curve.bodies import ADD_AFFINE, ADD_SUM, DOUBLE
 from gpu.curve.endomorphism import endomorphisms, relation
-from gpu.curve.scalar import add_sum
+from gpu.curve.scalar import add_affine
 from gpu.curve.twist import CONJUGATE, constant, curve_of
 from gpu.field.bodies import OPERATIONS, store
 from gpu.field.compiled import intrinsic, kernel
@@ -111,8 +111,8 @@ def member_affine(typingctx, field, p, i):
 @kernel
 def first_outside(F, points, begin, end, sums, n_rows, count, total):
     """The index of the first affine point in [begin, end) outside the subgroup of order r; else `end`, when one of
-    the `count` column sums of XYZZ points is (sums[row * count + column], `n_rows` rows); else -1. `total` is one
-    XYZZ point of scratch. All points must be on the curve.
+    the `count` sums over the rows is (of affine points, sums[row * count + column], `n_rows` rows); else -1. `total`
+    is one XYZZ point of scratch. All points must be on the curve.
     """
     for i in range(begin, end):
         if not member_affine(F, points, i):
@@ -120,7 +120,7 @@ def first_outside(F, points, begin, end, sums, n_rows, count, total):
     for k in range(count):
         sub(F, total, 2, total, 2, total, 2)
         for row in range(n_rows):
-            add_sum(F, total, 0, sums, row * count + k)
+            add_affine(F, total, 0, sums, row * count + k, False)
         if not member(F, total, 0):
             return end
     return -1
