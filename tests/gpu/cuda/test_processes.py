@@ -10,47 +10,27 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from gpu.cuda.client import CudaBackend
 from gpu.cuda.device import GpuError, NoDevice, OutOfDeviceMemory
 from gpu.cuda.process import Limits
 from gpu.errors import BadFile, Cancelled, DeadlineExceeded
-from gpu.groth16 import prover
-from gpu.groth16.backend import CpuBackend, Sums, Synthesis
-from gpu.groth16.key import ProvingKey, load_key
 from gpu.groth16.ticket import Ticket
 from tests.gpu.conftest import Files
+from tests.gpu.cuda.works import Work, make_work
 
-pytestmark = pytest.mark.prover
+pytestmark = [pytest.mark.prover, pytest.mark.timeout(600)]  # the first to come compiles the kernels
 BRIEF = Limits(silence_s=5, step_s=60, start_s=60, stop_s=5)
-
-
-@dataclass(frozen=True)
-class Work:
-    """A key, a synthesised witness to copy from, and what its sums are."""
-
-    key: ProvingKey
-    ready: Synthesis
-    expected: Sums
-
-    def copy(self, ticket: Ticket | None = None) -> Synthesis:
-        arrays = {name: np.array(getattr(self.ready, name)) for name in ("witness", "a", "b")}
-        return replace(self.ready, **arrays, ticket=ticket or Ticket("job", 3))
 
 
 @pytest.fixture(scope="module")
 def work(all_small: dict[str, Files], pool: Executor) -> Work:
-    files = all_small["bn254"]
-    key = load_key(str(files.zkey), pool, 2)
-    ready = prover.synthesise(key, str(files.wtns), pool, Ticket())
-    arrays = {name: np.array(getattr(ready, name)) for name in ("witness", "a", "b")}
-    return Work(key, ready, CpuBackend(pool, 2).sums(key, replace(ready, **arrays)))
+    return make_work(all_small["bn254"], pool)
 
 
 Start = Callable[..., CudaBackend]

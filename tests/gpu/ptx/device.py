@@ -40,7 +40,7 @@ class EmulatedDevice:
         self.launches: Counter[str] = Counter()
         self.peak = 0
         self._order = order
-        self._failures = failures or {}
+        self._failures = {} if failures is None else failures
         self._poison: DevicePoisoned | None = None
         self._held: dict[int, np.ndarray] = {}
         self._sizes: dict[int, int] = {}
