@@ -112,7 +112,7 @@ class CpuBackend:
         lanes = choice.lanes(self._wanted, ((curve.fr, 1), (curve.fp, 1), (curve.fp, 2)))
         domain(curve, key.facts.domain_size, lanes).quotient(ready.a, ready.b, pool, self._threads)
         sums = [
-            Msm(group, points, scalars, pool, self._threads)
+            Msm(group, points, scalars, pool, self._threads, lanes)
             for group, points, scalars in (
                 (key.g2, key.b2, w),
                 (key.g1, key.a, w),
