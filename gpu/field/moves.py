@@ -14,6 +14,7 @@ gather(F, d, i, rows, c, refs, k, stride)    d[i] = what refs[k .. k + W) mean, 
 gather_signed(F, ...)                        the same with signs
 scatter(F, rows, c, refs, k, a, i, stride)   a[i] into the rows that refs[k .. k + W) mean
 prefetch(F, rows, c, refs, k, stride)        asks for these rows' cache lines
+prefetch_one(F, a, j)                        asks for an element's
 """
 
 from __future__ import annotations
@@ -71,3 +72,8 @@ def scatter(typingctx, field, rows, c, refs, k, a, i, stride):
 @intrinsic
 def prefetch(typingctx, field, rows, c, refs, k, stride):
     return operation(transfer.PREFETCH, field, rows, c, refs, k, stride)
+
+
+@intrinsic
+def prefetch_one(typingctx, field, a, j):
+    return operation(transfer.PREFETCH_ONE, field, a, j)

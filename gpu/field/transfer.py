@@ -163,7 +163,8 @@ def _scatter(m: Machine, rows: Any, refs: Any, source: Any, stride: Any) -> None
     _write_rows(m, _referred(m, rows, refs, stride), load(m, source))
 
 
-def _prefetch(m: Machine, rows: Any, refs: Any, stride: Any) -> None:
+def _ask_for(m: Machine, addresses: list[Any]) -> None:
+    """Prefetches: reads, to be kept close, of data."""
     b = m.builder
     pointer_type = ir.IntType(8).as_pointer()
     name = "llvm.prefetch.p0"
@@ -171,14 +172,20 @@ def _prefetch(m: Machine, rows: Any, refs: Any, stride: Any) -> None:
     if function is None:
         kind = ir.FunctionType(ir.VoidType(), [pointer_type, I32, I32, I32])
         function = ir.Function(b.module, kind, name)
+    for address in addresses:
+        b.call(function, [b.bitcast(address, pointer_type), I32(0), I32(3), I32(1)])
+
+
+def _prefetch(m: Machine, rows: Any, refs: Any, stride: Any) -> None:
     # Rows of 64-bit words may start in the middle of a line: the last word's line counts too.
     words = list(range(0, m.kind.row_words, _LINE_WORDS))
     if m.kind.lanes == 1:
         words.append(m.kind.row_words - 1)
-    for row in _referred(m, rows, refs, stride):
-        for word in words:
-            address = b.bitcast(b.gep(row, [I64(word)]), pointer_type)
-            b.call(function, [address, I32(0), I32(3), I32(1)])  # a read, to be kept close, of data
+    _ask_for(m, [m.builder.gep(row, [I64(word)]) for row in _referred(m, rows, refs, stride) for word in words])
+
+
+def _prefetch_one(m: Machine, element: Any) -> None:
+    _ask_for(m, [element, m.builder.gep(element, [I64(m.kind.words - 1)])])
 
 
 SPLIT_WORDS = Operation("split_words", _split_words, (1, WORDS), integers=1)
@@ -190,4 +197,5 @@ TO_ROWS = Operation("to_rows", _to_rows, (ROWS, 1), integers=1)
 GATHER = Operation("gather", _gather, (1, ROWS, REFS), integers=1)
 GATHER_SIGNED = Operation("gather_signed", _gather_signed, (1, ROWS, REFS), integers=1)
 SCATTER = Operation("scatter", _scatter, (ROWS, REFS, 1), integers=1)
+PREFETCH_ONE = Operation("prefetch_one", _prefetch_one, (1,))
 PREFETCH = Operation("prefetch", _prefetch, (ROWS, REFS), integers=1)

@@ -12,9 +12,12 @@ import numpy as np
 from gpu.field import arrays
 from gpu.field.compiled import kernel
 from gpu.field.kinds import KernelField
+from gpu.field.moves import prefetch_one
 from gpu.field.scalar import add, copy, mul, reduced, sub
 
 _LEAST = 4096  # coefficients in a slice; for fewer, handing over costs more than the work
+
+_AHEAD = 8  # coefficients; their witness values lie anywhere, and a look into memory takes as long as a few products
 
 
 @kernel
@@ -34,12 +37,14 @@ def _multiply_rows(F, begin, end, out, starts, columns, values, witness, constan
     values 0 or 1: these are added up as they are, and scaled once a row. `constants`: one (plain), R^2 and -R^2;
     `sums`: room for four elements.
     """
+    last = starts[end] - 1
     for i in range(begin, end):
         sub(F, sums, 0, sums, 0, sums, 0)  # of products
         copy(F, sums, 1, sums, 0)  # of witness values that 1 or -1 belong to
         copy(F, sums, 2, sums, 0)  # of coefficients that a one belongs to
         plain_values, plain_coefficients = False, False
         for k in range(starts[i], starts[i + 1]):
+            prefetch_one(F, witness, columns[min(k + _AHEAD, last)])
             at = 4 * np.int64(columns[k])
             low, high = witness[at], witness[at + 1] | witness[at + 2] | witness[at + 3]
             if high == 0 and low <= 1:
