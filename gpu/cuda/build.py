@@ -1,10 +1,10 @@
 """python -m gpu.cuda.build OUT [options]: compiles the GPU kernels; needs no GPU and no driver.
 
 OUT gets a cubin for each kernel and architecture, the PTX of each kernel (for GPUs newer than these), and
-`manifest.json`: which files a GPU loads (`images`, read by `gpu.cuda.images`), and for each kernel what it takes and
-where it lies. File names carry their contents' digest and the manifest is replaced last, so that OUT is whole at any
-moment. What is up to date is not made again: nothing when no source changed, else only kernels whose PTX did. The same
-sources and tools give the same bytes.
+`manifest.json`: for which GPUs there is code (`images`), and for each kernel where it lies and what it takes. File
+names carry their contents' digest and the manifest is replaced last, so that OUT is whole at any moment. What is up to
+date is not made again: nothing when no source changed, else only kernels whose PTX did. The same sources and tools give
+the same bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def build(
         "tools": toolchain.versions(),
         "counted": count,
         "only": sorted(symbols),
-        "architectures": list(architectures),
+        "images": [*architectures, PTX],
     }
     old = _read(out)
     if old and {key: old.get(key) for key in wanted} == wanted and _complete(out, old):
@@ -57,9 +57,7 @@ def build(
     reusable = old["kernels"] if old and same_tools and _complete(out, old) else {}
     out.mkdir(parents=True, exist_ok=True)
     entries = _compile_all(out, list(architectures), symbols, reusable, count, jobs or os.cpu_count() or 1)
-    kernels = dict(sorted(entries.items()))
-    images = {name: [entry[name]["file"] for entry in kernels.values()] for name in [*architectures, PTX]}
-    manifest = wanted | {"images": images, "kernels": kernels}
+    manifest = wanted | {"kernels": dict(sorted(entries.items()))}
     _write(out / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
     _tidy(out, manifest)
     return manifest
@@ -147,8 +145,7 @@ def _read(out: Path) -> Entry | None:
 
 
 def _files(manifest: Entry) -> list[Entry]:
-    parts = (PTX, *manifest["architectures"])
-    return [entry[part] for entry in manifest["kernels"].values() for part in parts]
+    return [entry[image] for entry in manifest["kernels"].values() for image in manifest["images"]]
 
 
 def _complete(out: Path, manifest: Entry) -> bool:

@@ -14,14 +14,14 @@ PTX = "compute_86"
 MANIFEST = "manifest.json"
 FORMAT = 1
 
-_FOLDERS = ("cuda", "curve", "field", "msm", "ntt")
+_SOURCES = ("curve/*.py", "field/*.py", "msm/*.py", "ntt/*.py", "cuda/compile.py", "cuda/registry.py")
 
 
 def sources_digest() -> str:
     """Sixteen hex digits over every source that may end up in a kernel."""
     root = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
-    for folder in _FOLDERS:
-        for source in sorted((root / folder).glob("*.py")):
-            digest.update(f"{folder}/{source.name}\0".encode() + source.read_bytes() + b"\0")
+    for pattern in _SOURCES:
+        for source in sorted(root.glob(pattern)):
+            digest.update(f"{source.relative_to(root)}\0".encode() + source.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
