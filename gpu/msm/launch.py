@@ -27,7 +27,7 @@ Place = Buffer | Span
 
 def n_bytes(group: KernelGroup, n: int, entries: int = DEFAULT_ENTRIES, c: int | None = None) -> int:
     """Device memory that `DeviceMsm` of the same arguments holds, apart from points and scalars."""
-    plan = schedules.best(group, max(1, min(n, entries)), entries, c)
+    plan = schedules.best(group.curve.r, max(1, min(n, entries)), entries, c)
     return sum(plan.sizes(2 * group.point_bytes).values())
 
 
@@ -49,7 +49,7 @@ class DeviceMsm:
         self._range = max(1, min(n_max, entries))
         self._sum_bytes = 2 * group.point_bytes
         self._prefix = f"{group.curve.name}_g{group.kind.degree}"
-        self._made_for = schedules.best(group, self._range, entries, c)
+        self._made_for = schedules.best(group.curve.r, self._range, entries, c)
         self._at: dict[str, Buffer] = {}
         try:
             for name, size in self._made_for.sizes(self._sum_bytes).items():
@@ -75,7 +75,7 @@ class DeviceMsm:
             buffer.free()
 
     def _sum(self, points: Place, scalars: Place, n: int) -> Point:
-        plan = schedules.fitting(self._group, n, self._entries, self._made_for, self._c)
+        plan = schedules.fitting(self._group.curve.r, self._sum_bytes, n, self._entries, self._made_for, self._c)
         self._device.upload(self._at["constants"], _constants(self._group.curve.r, plan))
         for first in range(0, plan.n_windows, plan.per_round):
             count = min(plan.per_round, plan.n_windows - first)

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gpu.curve.group import KernelGroup
-
 DEFAULT_ENTRIES = 1 << 27
 """Scalars times windows that are sorted at once: 1 GiB of digits and entries."""
 
@@ -86,7 +84,8 @@ class Schedule:
         mixed = self.n * self.n_windows / _THREADS + self.n / self.buckets_per_window
         # Merging is two additions a bucket and a step a bit, the end of a window two steps a bit; the few threads of
         # the last steps have the GPU for themselves and are twice as fast.
-        full = 2 * self.n_windows * self.buckets_per_window / _THREADS + 3 * self.c / 2
+        rounds = -(-self.n_windows // self.per_round)
+        full = 2 * self.n_windows * self.buckets_per_window / _THREADS + rounds * 3 * self.c / 2
         return 10 * mixed + 14 * full
 
 
@@ -115,18 +114,20 @@ def candidates(order: int, n: int, entries: int, c: int | None = None) -> list[S
     return sorted(out, key=Schedule.cost)
 
 
-def best(group: KernelGroup, n: int, entries: int, c: int | None = None) -> Schedule:
-    """The cheapest schedule for n scalars."""
-    return candidates(group.curve.r, n, entries, c)[0]
+def best(order: int, n: int, entries: int, c: int | None = None) -> Schedule:
+    """The cheapest schedule for n scalars below `order`."""
+    return candidates(order, n, entries, c)[0]
 
 
-def fitting(group: KernelGroup, n: int, entries: int, made: Schedule, c: int | None = None) -> Schedule:
+@lru_cache
+def fitting(order: int, sum_bytes: int, n: int, entries: int, made: Schedule, c: int | None = None) -> Schedule:
     """The cheapest schedule for n scalars whose arrays fit into those of `made`, which is for at least as many."""
-    sum_bytes = 2 * group.point_bytes
     room = made.sizes(sum_bytes)
-    for schedule in candidates(group.curve.r, n, entries, c):
-        for per_round in range(schedule.per_round, schedule.per_round // 2, -1):
+    found = [replace(made, n=n)]
+    for schedule in candidates(order, n, entries, c):
+        for per_round in range(schedule.per_round, 0, -1):
             fewer = replace(schedule, per_round=per_round)
             if all(size <= room[name] for name, size in fewer.sizes(sum_bytes).items()):
-                return fewer
-    return replace(made, n=n)
+                found.append(fewer)
+                break
+    return min(found, key=Schedule.cost)

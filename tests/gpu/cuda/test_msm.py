@@ -137,14 +137,14 @@ def test_without_memory_nothing_stays(group: KernelGroup) -> None:
 
 @pytest.mark.parametrize("curve_name", list(CURVES))
 def test_a_smaller_sum_fits_where_a_larger_one_does(curve_name: str) -> None:
-    group = kernel_g1(CURVES[curve_name])
+    r = CURVES[curve_name].r
     for n_max in (1, 2, 100, 5000, 1 << 16, 1 << 20, 1 << 24, 1 << 27):
-        made = schedule.best(group, n_max, DEFAULT_ENTRIES)
+        made = schedule.best(r, n_max, DEFAULT_ENTRIES)
         room = made.sizes(192)
         for n in {max(1, n_max // k) for k in (1, 2, 3, 10, 1000, n_max)} | {max(1, n_max - 1)}:
-            found = schedule.fitting(group, n, DEFAULT_ENTRIES, made)
+            found = schedule.fitting(r, 192, n, DEFAULT_ENTRIES, made)
             assert found.n == n
-            assert schedule.best(group, n, DEFAULT_ENTRIES).cost() > 0.7 * found.cost(), "nor much slower for it"
+            assert schedule.best(r, n, DEFAULT_ENTRIES).cost() > 0.7 * found.cost(), "nor much slower for it"
             assert found.n_windows <= 128
             assert all(size <= room[name] for name, size in found.sizes(192).items())
             assert found.max_slices >= found.n_buckets + n * found.per_round // found.slice_length
