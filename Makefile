@@ -45,6 +45,7 @@ lock: ## write requirements/*.txt anew from pyproject.toml (needs uv)
 	$(COMPILE) pyproject.toml --extra control -o requirements/control.txt
 	$(COMPILE) pyproject.toml --extra control --extra dev -o requirements/dev.txt
 	$(COMPILE) pyproject.toml --extra control --extra dev --extra cuda --extra cuda-build -o requirements/cuda-build.txt
+	$(COMPILE) pyproject.toml --extra cuda-build -o requirements/kernels.txt
 	$(COMPILE) pyproject.toml --extra cuda -o requirements/cuda.txt
 	$(COMPILE) pyproject.toml --extra control --extra bench -o requirements/bench.txt
 	echo "hatchling>=1.27" | $(COMPILE) - -o requirements/build.txt

@@ -2,9 +2,25 @@
 # BASE is any image with Python 3.11 or newer and its venv module; the NVIDIA driver comes from the machine.
 ARG BASE=python:3.11-slim
 
+# For which GPUs there is machine code; newer ones compile the PTX that lies beside it. Empty: the prover works on the CPU.
+ARG GPU_ARCHITECTURES="sm_86 sm_89 sm_90 sm_120"
+
+# The kernels, and of their compiler (800 MB) nothing else, go into the image.
+FROM ${BASE} AS kernels
+ARG GPU_ARCHITECTURES
+WORKDIR /src
+COPY requirements requirements
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
+    --mount=type=secret,id=ca.crt,target=/run/secrets/ca.crt \
+    --mount=type=cache,target=/root/.cache/pip \
+    mkdir /kernels && if [ -n "${GPU_ARCHITECTURES}" ]; then \
+        python3 -m venv /build && /build/bin/pip install -q --require-hashes -r requirements/kernels.txt; fi
+COPY gpu gpu
+RUN if [ -n "${GPU_ARCHITECTURES}" ]; then \
+        /build/bin/python -m gpu.cuda.build /kernels $(printf -- "--arch %s " ${GPU_ARCHITECTURES}); fi
+
 FROM ${BASE} AS build
-# A hash-pinned requirements file in the build context with the CUDA wheels; empty: the prover works on the CPU.
-ARG CUDA_REQUIREMENTS=
+ARG GPU_ARCHITECTURES
 WORKDIR /src
 COPY requirements requirements
 # As in control.Dockerfile: only /opt/provefleet leaves this stage.
@@ -13,8 +29,8 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     --mount=type=cache,target=/root/.cache/pip \
     python3 -m venv /build && python3 -m venv --without-pip /opt/provefleet \
     && /build/bin/pip install -q --require-hashes -r requirements/build.txt \
-    && /build/bin/pip --python /opt/provefleet/bin/python install -q --require-hashes -r requirements/base.txt \
-        ${CUDA_REQUIREMENTS:+-r "${CUDA_REQUIREMENTS}"}
+    && /build/bin/pip --python /opt/provefleet/bin/python install -q --require-hashes \
+        -r "requirements/$([ -n "${GPU_ARCHITECTURES}" ] && echo cuda || echo base).txt"
 COPY pyproject.toml README.md LICENSE provefleet.py ./
 COPY gpu gpu
 COPY logs logs
@@ -23,7 +39,7 @@ RUN /build/bin/pip wheel -q --no-index --no-deps --no-build-isolation -w /wheel 
 
 FROM ${BASE}
 ARG BASE
-ARG CUDA_REQUIREMENTS=
+ARG GPU_ARCHITECTURES
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 # What an operator may ask an image before renting a machine for it.
@@ -35,11 +51,12 @@ LABEL org.opencontainers.image.title="provefleet payload groth16" \
       provefleet.agent-protocol="1" \
       provefleet.payload="groth16" \
       provefleet.curves="bn254 bls12381" \
-      provefleet.cuda-requirements="${CUDA_REQUIREMENTS}"
+      provefleet.gpu-architectures="${GPU_ARCHITECTURES}"
 RUN groupadd --system --gid 10001 prover \
     && useradd --system --uid 10001 --gid 10001 --home-dir /work --shell /usr/sbin/nologin prover \
     && install -d -o prover -g prover -m 0700 /work
 COPY --from=build /opt/provefleet /opt/provefleet
+COPY --from=kernels /kernels /opt/provefleet/kernels
 # The NVIDIA runtime reads its two; without it they mean nothing.
 ENV PATH=/opt/provefleet/bin:/usr/local/bin:/usr/bin:/bin \
     LANG=C.UTF-8 \
@@ -47,6 +64,7 @@ ENV PATH=/opt/provefleet/bin:/usr/local/bin:/usr/bin:/bin \
     NUMBA_CACHE_DIR=/work/numba \
     PROVEFLEET_WORK_DIR=/work/instance \
     PROVEFLEET_CACHE_DIR=/work/params \
+    PROVEFLEET_CUDA_KERNELS=/opt/provefleet/kernels \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 USER prover

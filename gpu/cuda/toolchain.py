@@ -60,7 +60,7 @@ def assemble(ptx: str, symbol: str, architecture: str) -> tuple[bytes, Figures]:
     with tempfile.TemporaryDirectory() as folder:
         # The names end up in the cubin: the same ones every time.
         (Path(folder) / "kernel.ptx").write_text(ptx)
-        command = [tool("ptxas"), "-v", f"-arch={architecture}", "kernel.ptx", "-o", "kernel.cubin"]
+        command: list[str | Path] = [tool("ptxas"), "-v", f"-arch={architecture}", "kernel.ptx", "-o", "kernel.cubin"]
         log = _run(command, folder)
         return (Path(folder) / "kernel.cubin").read_bytes(), figures(log, symbol)
 

@@ -13,6 +13,9 @@ import pytest
 from tests.images import builder, compose
 from tests.images.builder import BASE, Buildah, Container, HostPip
 
+GPU_ARCHITECTURES = "sm_90"
+"""One is as good as four, and four times as fast."""
+
 CONTROL, PAYLOAD = "localhost/provefleet-control:test", "localhost/provefleet-payload:test"
 
 
@@ -57,7 +60,10 @@ def host_pip(folder: Path) -> HostPip:
 def _image(buildah: Buildah, host_pip: HostPip, tag: str, dockerfile: str) -> str:
     asked = ["git", "-C", str(builder.REPO), "rev-parse", "HEAD"]
     revision = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
-    buildah.build(tag, dockerfile, {"BASE": BASE, "REVISION": revision}, host_pip)
+    arguments = {"BASE": BASE, "REVISION": revision}
+    if tag == PAYLOAD:
+        arguments["GPU_ARCHITECTURES"] = GPU_ARCHITECTURES
+    buildah.build(tag, dockerfile, arguments, host_pip)
     return tag
 
 

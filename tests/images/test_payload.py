@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.images.builder import Buildah, Container
+from tests.images.conftest import GPU_ARCHITECTURES
 
 PROVE = """
 set -e
@@ -36,6 +37,16 @@ def test_it_proves_and_verifies(payload: Container) -> None:
     assert done.returncode == 1
 
 
+def test_it_brings_gpu_kernels_and_no_compiler(payload: Container) -> None:
+    listing = "from gpu.cuda.images import images_for; print(len(images_for((9, 0))), len(images_for((13, 0))))"
+    done = payload.run("python", "-P", "-c", listing)
+    machine_code, ptx = map(int, done.stdout.split())
+    assert machine_code == ptx > 40, done.stdout
+    assert payload.run("python", "-P", "-c", "import cuda.bindings.driver").returncode == 0
+    for module in ("numba_cuda", "nvidia"):
+        assert payload.run("python", "-P", "-c", f"import {module}").returncode == 1, module
+
+
 def test_it_holds_no_control_plane(payload: Container) -> None:
     for module in ("web", "jobs", "flask", "sqlalchemy", "boto3", "pip"):
         assert payload.run("python", "-P", "-c", f"import {module}").returncode == 1, module
@@ -51,7 +62,7 @@ def test_it_is_small_and_says_what_it_is(buildah: Buildah, payload_image: str, c
     config = buildah.facts(payload_image)["config"]
     assert config["User"] == "prover"
     assert config["Labels"]["provefleet.payload"] == "groth16"
-    assert config["Labels"]["provefleet.cuda-requirements"] == ""
+    assert config["Labels"]["provefleet.gpu-architectures"] == GPU_ARCHITECTURES
 
 
 def test_its_protocol_label_is_the_code_s(buildah: Buildah, payload_image: str) -> None:
