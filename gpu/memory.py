@@ -9,6 +9,10 @@ from pathlib import Path
 CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
 
+_PROCESS = 300 << 20
+_THREAD = 32 << 20
+_VARIABLE, _ROW, _COEFFICIENT = 64, 288, 120
+
 
 def limit_bytes() -> int:
     """Bytes that this process may use at most: the machine's size, or the least limit of its cgroup and of all
@@ -50,3 +54,14 @@ def _limit_files() -> Iterator[Path]:
 def usable_cpus() -> int:
     """CPUs that this process may run on."""
     return max(1, len(os.sched_getaffinity(0)))
+
+
+def needed_for(n_vars: int, domain_size: int, n_coefficients: int, threads: int) -> int:
+    """Bytes of memory that loading a key of this size and one proof with it take at most on the CPU, besides the
+    pages of the key's file, which the kernel can drop and read again.
+
+    Measured with `provefleet prove` on chains of 2^14 to 2^17 constraints, both curves (anonymous memory at its peak,
+    docs/performance.md): the process, what a thread works with, the witness, values and twiddles of the domain, and
+    the coefficients with the copies made while they are sorted.
+    """
+    return _PROCESS + _THREAD * threads + _VARIABLE * n_vars + _ROW * domain_size + _COEFFICIENT * n_coefficients

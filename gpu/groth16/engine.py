@@ -76,7 +76,8 @@ class Engine:
         self.threads = threads or memory.usable_cpus()
         self._pool = ThreadPoolExecutor(self.threads, "kernel")
         self.backend = choose_backend(self._pool, self.threads)
-        self.keys = KeyStore(self._pool, self.threads, key_budget or memory.limit_bytes() // 2)
+        wanted = "scalar" if self.backend.name == "scalar" else "auto"  # the points of a key are checked on the CPU
+        self.keys = KeyStore(self._pool, self.threads, key_budget or memory.limit_bytes() // 2, wanted)
 
     def synthesise(self, key: ProvingKey, wtns: str, ticket: Ticket) -> Synthesis:
         """A witness, read, checked and multiplied with the matrices. ProverError for a bad one."""

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpu import memory
 from gpu.curve.checks import first_fault
 from gpu.curve.group import KernelGroup, kernel_g1, kernel_g2
 from gpu.curve.params import Curve
+from gpu.errors import OutOfMemory
+from gpu.field import choice
 from gpu.field.kinds import kernel_field
 from gpu.groth16.binfile import BinFile
 from gpu.groth16.formats import VerificationKey
@@ -42,15 +45,25 @@ class ProvingKey:
         return self.facts.curve
 
 
-def load_key(path: str | os.PathLike[str], pool: Executor, threads: int) -> ProvingKey:
+def load_key(path: str | os.PathLike[str], pool: Executor, threads: int, wanted: str = "scalar") -> ProvingKey:
     """Reads and checks a key: structure, coefficients, every point on its curve and in its subgroup.
-    BadFile otherwise.
+
+    `wanted`: the kernels' width, as `choice.lanes` takes it. BadFile for a bad key, OutOfMemory, before any work, for
+    one with which this process could not prove.
     """
     file, facts = open_zkey(path)
+    needed = memory.needed_for(facts.n_vars, facts.domain_size, facts.n_coefficients, threads)
+    if needed > memory.limit_bytes():
+        raise OutOfMemory(
+            f"{path}: a proof with this key takes {needed >> 20} MiB besides the file, and this process may use "
+            f"{memory.limit_bytes() >> 20}; take a machine with more memory"
+        )
+    lanes = choice.lanes(wanted, ((facts.curve.fp, 1), (facts.curve.fp, 2)))
     one, two = kernel_g1(facts.curve), kernel_g2(facts.curve)
     sections = {number: np.frombuffer(file.section(number), np.uint8) for number in (3, 5, 6, 7, 8, 9)}
     numbers = list(sections)
-    fault = first_fault([(two if number == 7 else one, sections[number]) for number in numbers], pool, threads)
+    owned = [(two if number == 7 else one, sections[number]) for number in numbers]
+    fault = first_fault(owned, pool, threads, lanes)
     if fault is not None:
         raise file.bad(numbers[fault.section], f"point {fault.index} {fault.why}")
     matrices = _matrices(file, facts)

@@ -30,10 +30,13 @@ class _Held:
 
 
 class KeyStore:
-    """Keys by file identity: a file that changed on disk is another key. `budget` is in bytes."""
+    """Keys by file identity: a file that changed on disk is another key. `budget` is in bytes, `wanted` as
+    `load_key` takes it.
+    """
 
-    def __init__(self, pool: Executor, threads: int, budget: int) -> None:
+    def __init__(self, pool: Executor, threads: int, budget: int, wanted: str = "scalar") -> None:
         self.budget = budget
+        self._wanted = wanted
         self._pool = pool
         self._threads = threads
         # Loads queue behind one another: two at once would need twice the memory and gain no time. Whoever waits
@@ -65,7 +68,7 @@ class KeyStore:
             if held is None:
                 if loading is not None:
                     loading()
-                held = _Held(load_key(path, ticket.over(self._pool), self._threads))
+                held = _Held(load_key(path, ticket.over(self._pool), self._threads, self._wanted))
             with self._changed:
                 return self._admit(identity, held)
 
