@@ -51,9 +51,14 @@ def check_request(wanted: str) -> None:
 
 
 def preferred(wanted: str) -> str:
-    """The name of the back end that will be tried first: scalar or ifma. Refused as by `check_request`."""
+    """The name of the back end that will be tried first: scalar or ifma. Refused as by `check_request`.
+
+    An emulated vector back end is slow and has to be asked for.
+    """
     check_request(wanted)
-    return "scalar" if wanted == "scalar" or _missing() else "ifma"
+    if wanted == "ifma":
+        return wanted
+    return "scalar" if wanted == "scalar" or _missing() or isa.emulated() else "ifma"
 
 
 def lanes(wanted: str, fields: Sequence[tuple[Field, int]]) -> int:
