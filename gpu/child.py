@@ -26,24 +26,24 @@ class OwnDaemon:
 
     def __init__(self, partition_workers: int, log_path: str | None = None) -> None:
         self._workers = partition_workers
-        self._log_path = log_path
+        self._given_log = log_path
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
 
     def __enter__(self) -> OwnDaemon:
         # A socket path may be at most 107 bytes long, so it lives in the temporary folder and nowhere deeper.
         self._folder = Path(tempfile.mkdtemp(prefix="provefleet-"))
-        self._log = Path(self._log_path) if self._log_path else self._folder / "daemon.log"
+        self.log_path = Path(self._given_log) if self._given_log else self._folder / "daemon.log"
         self.url = f"unix:{self._folder / 'daemon.sock'}"
         command = [sys.executable, "-m", "provefleet", "serve", "--socket", str(self._folder / "daemon.sock")]
         command += ["--partition-workers", str(self._workers), "--parent-pid", str(os.getpid())]
         try:
-            with self._log.open("ab") as log:
+            with self.log_path.open("ab") as log:
                 self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             self._wait_until_ready()
         except OSError as error:
             self.stop()
-            raise DaemonFailed(f"{self._log}: the daemon can't be started: {error.strerror or error}") from error
+            raise DaemonFailed(f"{self.log_path}: the daemon can't be started: {error.strerror or error}") from error
         except BaseException:
             self.stop()
             raise
@@ -81,13 +81,13 @@ class OwnDaemon:
         while True:
             died = self.death()
             if died:
-                lines = self._log.read_text(errors="replace").strip().splitlines() or ["its log is empty"]
+                lines = self.log_path.read_text(errors="replace").strip().splitlines() or ["its log is empty"]
                 raise DaemonFailed(f"{died} before it was ready: {lines[-1]}")
             try:
                 client.status(timeout_s=1)
             except DaemonFailed:
                 if time.monotonic() > deadline:
-                    raise DaemonFailed(f"the daemon was not ready after {START_TIMEOUT_S} s; see {self._log}") from None
+                    raise DaemonFailed(f"the daemon was not ready after {START_TIMEOUT_S} s; see {self.log_path}") from None
                 time.sleep(0.05)
             else:
                 return

@@ -75,6 +75,8 @@ def test_end_to_end_with_different_witnesses(small: Files, tmp_path: Path) -> No
     assert [line.split()[0] for line in lines[1:6]] == [f"[{k}/5]" for k in range(1, 6)]
     assert lines[6].startswith("5 of 5 proofs ok")
     assert "proofs/hour" in lines[6]
+    assert lines[7].startswith("a proof: median")
+    assert lines[8].startswith("phases, median: queue")
     items = []
     for i in range(5):
         folder = out / str(i)
