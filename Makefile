@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q --no-input
 COMPILE := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: help demo test test-browser test-prover test-crash test-images bench-prover lint lock clean
+.PHONY: help demo test test-browser gpu-check test-prover test-crash test-images bench-prover lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -20,6 +20,15 @@ test: $(VENV)/.dev ## the core tests, under 8 minutes; lists at the end what was
 
 test-prover: $(VENV)/.cuda-build ## the long tests of the prover: every operation, malformed files, daemon and bench; 10 minutes
 	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m prover tests/gpu $(ARGS)
+
+gpu-check: $(VENV)/.control ## check and time the prover on this machine's GPU, at most 5 minutes; figures in gpu-check.json
+	@$(BIN)/python -m gpu.cuda.presence
+	@$(MAKE) -s gpu/cuda/kernels/manifest.json
+	@$(BIN)/python -m gpu.cuda.check $(ARGS)
+
+.PHONY: gpu/cuda/kernels/manifest.json  # only the build knows what is up to date
+gpu/cuda/kernels/manifest.json: $(VENV)/.cuda-build
+	@$(BIN)/python -m gpu.cuda.build gpu/cuda/kernels
 
 test-crash: $(VENV)/.dev ## the longer faults against the running stack, 6 minutes
 	$(BIN)/python -m pytest -rs -m crash $(ARGS)

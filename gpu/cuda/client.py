@@ -82,7 +82,7 @@ class CudaBackend:
         return [worker.status() for worker in self._workers]
 
     def gpus(self) -> list[dict[str, Any]]:
-        """What each process says of its GPU: name, sm_count, memory_bytes; empty for one that has not started yet."""
+        """What each process says of its GPU and itself (name, sm_count, memory_bytes, pid); empty before it started."""
         return [worker.facts for worker in self._workers]
 
     def close(self) -> None:

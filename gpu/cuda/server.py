@@ -123,7 +123,8 @@ def make_prover() -> tuple[DeviceProver, dict[str, Any]]:
 
 def facts_of(device: Device, count: int) -> dict[str, Any]:
     """What the parent is told of a device; `count` devices are visible."""
-    return {"name": device.name, "sm_count": device.sm_count, "memory_bytes": device.memory()[1], "count": count}
+    _, total = device.memory()
+    return {"name": device.name, "sm_count": device.sm_count, "memory_bytes": total, "count": count, "pid": os.getpid()}
 
 
 def main(arguments: list[str], make: MakeProver = make_prover) -> int:

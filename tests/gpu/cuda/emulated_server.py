@@ -57,6 +57,8 @@ def happen(what: str) -> None:
 
 def next_line(script: Path) -> dict[str, Any]:
     """The first line, taken out of the file."""
+    if not script.is_file():
+        return {}
     with script.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         lines = file.read().splitlines()
@@ -71,7 +73,7 @@ def prover_by(line: dict[str, Any]) -> tuple[DeviceProver, dict[str, Any]]:
         raise NoDevice("the test took it away")
     happen(line.get("start", ""))
     device = FaultyDevice(line.get("total", 1 << 30), line.get("call", 0), line.get("fault", ""))
-    visible = {"visible": os.environ.get("CUDA_VISIBLE_DEVICES"), "pid": os.getpid()}
+    visible = {"visible": os.environ.get("CUDA_VISIBLE_DEVICES")}
     return DeviceProver(device, line.get("smallest_range", 1 << 16)), facts_of(device, line.get("count", 1)) | visible
 
 

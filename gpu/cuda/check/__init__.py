@@ -1,0 +1,1 @@
+"""The check of the prover on a real GPU: `python -m gpu.cuda.check`, see `__main__`. May import all of `gpu`."""
