@@ -87,7 +87,8 @@ class OwnDaemon:
                 client.status(timeout_s=1)
             except DaemonFailed:
                 if time.monotonic() > deadline:
-                    raise DaemonFailed(f"the daemon was not ready after {START_TIMEOUT_S} s; see {self.log_path}") from None
+                    late = f"the daemon was not ready after {START_TIMEOUT_S} s; see {self.log_path}"
+                    raise DaemonFailed(late) from None
                 time.sleep(0.05)
             else:
                 return
