@@ -35,12 +35,16 @@ class Kind:
 
 
 class BinFile:
-    """A mapped file of one `Kind` whose frame is sound and whose named sections are all there, once each."""
+    """A mapped file of one `Kind` whose frame is sound and whose named sections are all there, once each.
+
+    `content` stands for what it holds: another value when the file was written or replaced.
+    """
 
     def __init__(self, path: str | os.PathLike[str], kind: Kind) -> None:
         self.path = Path(path)
         self.kind = kind
         self.size = 0
+        self.content = ""
         self._map = self._open()
         self._view = memoryview(self._map)
         self._sections = self._read_table()
@@ -86,7 +90,9 @@ class BinFile:
     def _open(self) -> mmap.mmap:
         try:
             with self.path.open("rb") as file:
-                self.size = os.fstat(file.fileno()).st_size
+                stat = os.fstat(file.fileno())
+                self.size = stat.st_size
+                self.content = f"{stat.st_dev}:{stat.st_ino}:{stat.st_size}:{stat.st_mtime_ns}"
                 if self.size < 12:
                     raise self.bad("header", f"the file is {self.size} bytes long, not even a header")
                 # A private writable mapping: nothing is copied, and numpy gets the array type that kernels

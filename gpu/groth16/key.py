@@ -39,6 +39,8 @@ class ProvingKey:
     matrices: tuple[Matrix, Matrix]
     n_bytes: int
     """Memory that keeping this key costs: the file's pages and the unpacked coefficients."""
+    content: str
+    """Stands for what the file held when it was checked, as `BinFile` says."""
 
     @property
     def curve(self) -> Curve:
@@ -82,6 +84,7 @@ def load_key(path: str | os.PathLike[str], pool: Executor, threads: int, wanted:
         ic=sections[3],
         matrices=matrices,
         n_bytes=file.size + 40 * facts.n_coefficients,
+        content=file.content,
     )
 
 
