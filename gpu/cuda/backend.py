@@ -7,8 +7,9 @@ multi-scalar sums follow. The points of the keys in use stay on the GPU, least r
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from gpu.cuda.plan import SCALAR_BYTES, SMALLEST_RANGE, Plan, Section, make_plan
 from gpu.curve.group import KernelGroup, kernel_g1, kernel_g2
 from gpu.curve.reference import Point
 from gpu.groth16.zkey import ZkeyFacts, open_zkey
-from gpu.msm.launch import DeviceMsm
+from gpu.msm.launch import DeviceMsm, Running
 from gpu.ntt.launch import DeviceDomain, multiply, quotient
 
 Progress = Callable[[str], None]
@@ -123,11 +124,19 @@ class DeviceProver:
         quotient(device, curve, work.a, work.b, work.c, size)
         device.upload(work.witness, witness)
         private = work.witness.at(SCALAR_BYTES * (key.facts.n_public + 1))
-        out = {}
+        sums: dict[str, Point] = {}
+        before: Callable[[], None] | None = None
         for section in sections_of(key.facts):
             scalars = {"c": private, "h": work.a.at(0)}.get(section.name, work.witness.at(0))
-            out[section.name] = self._sum(work, held, section, key.points[section.name], scalars, progress)
-        return out
+            sums[section.name] = None
+            for running in self._parts(work, held, section, key.points[section.name], scalars, progress):
+                if before is not None:
+                    before()  # the end of the sum before, on the CPU, while the GPU is at this one
+                running.wait()
+                before = partial(_add, sums, section, running)
+        if before is not None:
+            before()
+        return sums
 
     def close(self) -> None:
         """Gives all memory back."""
@@ -135,11 +144,11 @@ class DeviceProver:
             self._evict(next(iter(self._keys)))
         self._free_workspace()
 
-    def _sum(
+    def _parts(
         self, work: _Workspace, held: _Resident, section: Section, points: np.ndarray, scalars: Span, progress: Progress
-    ) -> Point:
-        """One sum, a range of points at a time."""
-        group, total = section.group, None
+    ) -> Iterator[Running]:
+        """Starts one sum, a range of points at a time; the one before must have been waited for."""
+        group = section.group
         msm = work.g1 if group.kind.degree == 1 else work.g2
         for begin in range(0, section.n, held.plan.range):
             progress(f"sum {section.name}")
@@ -151,8 +160,7 @@ class DeviceProver:
                 assert work.on_their_way is not None
                 where = work.on_their_way
                 self._device.upload(where, points[at : at + n * group.point_bytes])
-            total = group.reference.add(total, msm.run(where, scalars.at(begin * SCALAR_BYTES), n))
-        return total
+            yield msm.start(where, scalars.at(begin * SCALAR_BYTES), n)
 
     def _ready(self, name: str, key: KeyPoints, progress: Progress) -> tuple[_Workspace, _Resident]:
         """Workspace and points for this key, everything in its place."""
@@ -226,6 +234,10 @@ class DeviceProver:
         if self._workspace is not None:
             self._workspace.free()
             self._workspace = None
+
+
+def _add(sums: dict[str, Point], section: Section, running: Running) -> None:
+    sums[section.name] = section.group.reference.add(sums[section.name], running.point())
 
 
 def _shape(facts: ZkeyFacts, plan: Plan) -> tuple[object, ...]:

@@ -62,26 +62,32 @@ class DeviceMsm:
         """The sum of scalars[i] * points[i]. `points`: affine, in `.zkey` form; `scalars`: 32 bytes each, plain,
         below r.
         """
-        total: Point = None
+        add, total, before = self._group.reference.add, None, None
         for begin in range(0, n, self._range):
             count = min(self._range, n - begin)
-            part = self._sum(points.at(begin * self._group.point_bytes), scalars.at(begin * SCALAR_BYTES), count)
-            total = self._group.reference.add(total, part)
-        return total
+            running = self.start(points.at(begin * self._group.point_bytes), scalars.at(begin * SCALAR_BYTES), count)
+            if before is not None:
+                total = add(total, before.point())
+            running.wait()
+            before = running
+        return total if before is None else add(total, before.point())
 
-    def free(self) -> None:
-        """Gives the scratch memory back."""
-        for buffer in self._at.values():
-            buffer.free()
-
-    def _sum(self, points: Place, scalars: Place, n: int) -> Point:
+    def start(self, points: Place, scalars: Place, n: int) -> Running:
+        """The same for 1 to `n_max` points, without waiting: the GPU works while the caller ends an earlier sum."""
+        if not 0 < n <= self._range:
+            raise ValueError(f"{n} points, where 1 to {self._range} can be summed at once")
         plan = schedules.fitting(self._group.curve.r, self._sum_bytes, n, self._entries, self._made_for, self._c)
         self._device.upload(self._at["constants"], _constants(self._group.curve.r, plan))
         for first in range(0, plan.n_windows, plan.per_round):
             count = min(plan.per_round, plan.n_windows - first)
             self._sort(plan, scalars, first, count)
             self._add_up(plan, points, first, count)
-        return horner(self._group.reference.field, self._windows(plan), plan.c)
+        return Running(self._device, self._group, plan, self._at["windows"])
+
+    def free(self) -> None:
+        """Gives the scratch memory back."""
+        for buffer in self._at.values():
+            buffer.free()
 
     def _sort(self, plan: Schedule, scalars: Place, first: int, count: int) -> None:
         """Entries, slices and tasks of `count` windows from `first` on."""
@@ -154,12 +160,26 @@ class DeviceMsm:
         out = at["windows"].at(first * self._sum_bytes)
         device.launch(f"{prefix}_windows", count, 1, sums, out, plan.c - 1, count)
 
-    def _windows(self, plan: Schedule) -> list[Sum]:
-        """What each window came to, as Python ints."""
-        group, width = self._group, self._sum_bytes // 4
-        raw = self._device.download(self._at["windows"], plan.n_windows * self._sum_bytes)
-        values = [group.value(raw[i : i + width]) for i in range(0, len(raw), width)]
-        return [(values[i], values[i + 1], values[i + 2], values[i + 3]) for i in range(0, len(values), 4)]
+
+class Running:
+    """A sum that the GPU is at. `wait` comes before the next start of the same DeviceMsm, `point` any time after it."""
+
+    def __init__(self, device: Device, group: KernelGroup, plan: Schedule, windows: Buffer) -> None:
+        self._device, self._group, self._plan, self._windows = device, group, plan, windows
+        self._raw: np.ndarray | None = None
+
+    def wait(self) -> None:
+        """Until the GPU has done its part: the sum of each window."""
+        self._raw = self._device.download(self._windows, self._plan.n_windows * 2 * self._group.point_bytes)
+
+    def point(self) -> Point:
+        """The windows put together: some milliseconds of arithmetic on Python ints."""
+        if self._raw is None:
+            raise RuntimeError("a sum's point before its wait")
+        width = self._group.point_bytes // 2
+        values = [self._group.value(self._raw[i : i + width]) for i in range(0, len(self._raw), width)]
+        sums: list[Sum] = [(values[i], values[i + 1], values[i + 2], values[i + 3]) for i in range(0, len(values), 4)]
+        return horner(self._group.reference.field, sums, self._plan.c)
 
 
 def _constants(order: int, plan: Schedule) -> np.ndarray:
