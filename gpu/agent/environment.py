@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 # A child gets nothing by default: the agent's environment holds its tokens, and on a marketplace the host's too.
-_PASSED_ON = {"PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PROVEFLEET_LABEL"}
+_PASSED_ON = {
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "PROVEFLEET_LABEL",
+    "PROVEFLEET_CUDA_KERNELS",  # the image says where it has them
+}
 _PASSED_ON_PREFIXES = ("CUDA_", "NVIDIA_", "NUMBA_")
 
 

@@ -73,6 +73,7 @@ def _environment(
         "TZ": "UTC",
         "CUDA_VISIBLE_DEVICES": offer.gpu_uuid,
         "NUMBA_CACHE_DIR": str(numba),
+        **{name: os.environ[name] for name in ("PROVEFLEET_CUDA_KERNELS",) if name in os.environ},
         "PROVEFLEET_CACHE_DIR": str(params),
         "PROVEFLEET_WORK_DIR": str(_work(settings, folder)),
         **env,
