@@ -53,9 +53,10 @@ class Domain:
             share(passes.finish_all, n, x, self._log_n)
             return
         blocks = arrays.elements(self.kind, n)
-        share(passes.open_lanes, n >> 6, blocks, x, n, self._down.blocks, self._scratch)
+        share(passes.open_lanes, n >> 6, blocks, x, n, self._down.blocks, self._scratch, least=_LEAST >> 3)
         self._stages(share, blocks)
-        share(passes.close_lanes, n >> 6, x, blocks, n, self._log_n, self._up.blocks, self._scratch)
+        rest = (x, blocks, n, self._log_n, self._up.blocks, self._scratch)
+        share(passes.close_lanes, n >> 6, *rest, least=_LEAST >> 3)
 
     def quotient(self, a: np.ndarray, b: np.ndarray, pool: Executor | None = None, threads: int = 1) -> None:
         """In place of `a`, `b` used up: from values of two polynomials on the domain (Montgomery form) to the plain
