@@ -94,7 +94,7 @@ class Buildah:
         # `docker` and not OCI, because only that format has HEALTHCHECK.
         self.call(
             "bud", "--isolation", "chroot", "--format", "docker", "--pull-never", *flags, *host.flags(),
-            "--tag", tag, "--file", str(REPO / "docker" / dockerfile), str(REPO), timeout_s=400,
+            "--tag", tag, "--file", str(REPO / "docker" / dockerfile), str(REPO), timeout_s=900,
         )  # fmt: skip
 
 

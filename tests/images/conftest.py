@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.images)
-            item.add_marker(pytest.mark.timeout(420))
+            item.add_marker(pytest.mark.timeout(960))
 
 
 @pytest.fixture(scope="session")

@@ -134,7 +134,7 @@ def test_accumulating_g2_spills_little(architecture: str) -> None:
         assert figures.spill_load_bytes <= 300, symbol
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["sm_86", "sm_90", "sm_120"])
 @pytest.mark.parametrize(
     ("symbol", "ceiling"),
     [

@@ -57,7 +57,7 @@ def pairs_of(kind: KernelField) -> list[tuple[Any, Any]]:
     edges = [0, 1, p - 1, p - 2, (p - 1) // 2, (p + 1) // 2, kind.field.r, (1 << 224) - 1]
     values: list[Any] = edges + [rng.randrange(p) for _ in range(4)]
     if kind.degree == 2:
-        values = list(itertools.product(edges[:4], edges[1:4])) + [tuple(rng.choices(values, k=2)) for _ in range(8)]
+        values = list(itertools.product(edges[:3], edges[1:4])) + [tuple(rng.choices(values, k=2)) for _ in range(6)]
     return list(itertools.product(values, values))
 
 
@@ -94,10 +94,10 @@ def test_intrinsics_equal_the_oracle(kind: KernelField, cold: bool) -> None:
     assert ("call.uni" in text) == cold
     module, pairs = Module(text), pairs_of(kind)
     a, b = (Buffer(encode(kind, list(side))) for side in zip(*pairs, strict=True))
-    wanted = encode(kind, [result for pair in pairs for result in expected(kind, *pair)])
-    outcomes = []
+    wanted = [result for pair in pairs for result in expected(kind, *pair)]
+    size, outcomes = len(encode(kind, wanted)), []
     for order in (ascending, shuffled(5)):
-        out, flags, counter = Buffer(bytes(len(wanted))), Buffer(bytes(8 * len(pairs))), Buffer(bytes(4))
+        out, flags, counter = Buffer(bytes(size)), Buffer(bytes(8 * len(pairs))), Buffer(bytes(4))
         buffers = (out, flags, counter, a, b)
         arguments = [*(buffer.range[0] for buffer in buffers), len(pairs)]
         grid = -(-len(pairs) // THREADS)
@@ -105,8 +105,9 @@ def test_intrinsics_equal_the_oracle(kind: KernelField, cold: bool) -> None:
         outcomes.append((out.view.tobytes(), flags.view.tobytes(), counter.view.tobytes()))
     assert outcomes[0] == outcomes[1]
     got = decode(kind, outcomes[0][0])
-    for i, (x, y) in enumerate(pairs):
-        assert got[N_RESULTS * i : N_RESULTS * (i + 1)] == expected(kind, x, y), (x, y)
+    for i, pair in enumerate(pairs):
+        place = slice(N_RESULTS * i, N_RESULTS * (i + 1))
+        assert got[place] == wanted[place], pair
     seen = np.frombuffer(outcomes[0][1], np.uint32).reshape(-1, 2).tolist()
     zero = 0 if kind.degree == 1 else (0, 0)
     assert seen == [[int(x == zero), int(x == y)] for x, y in pairs]
