@@ -148,7 +148,7 @@ class Program:
         except wasmtime.Trap as trap:
             if trap.trap_code == wasmtime.TrapCode.INTERRUPT:
                 raise DeadlineExceeded(
-                    f"{self.path}: the program did not end within {self._limit_s:.0f} s of processor time; "
+                    f"{self.path}: the program did not end within {self._limit_s:g} s of processor time; "
                     "if its circuit is that large, allow more with --timeout"
                 ) from trap
             raise self.bad(f"the program failed: {_brief(trap)}") from trap
