@@ -5,14 +5,17 @@ to take its negative. So one kernel adds points of a mapped key, of buckets and 
 Operands are (array, index) as in `gpu.field.scalar`; those written `refs` are int64 arrays of references, of which an
 operation with 8 lanes takes eight.
 
-open_pair(F, d, i, n, j, x1, k, y1, o, x2, m, left, p, right, q) -> mask
-    reads the points P1 of left[p] and P2 of right[q]: d = x2 - x1, n = y2 - y1; the mask tells where x1 = x2 or one of
-    both is zero, which are the pairs that need another treatment
-close_pair(F, x1, i, y1, j, x2, k, n, l, inverse, m, out, p)
-    writes P1 + P2 to out[p], the slope being n * inverse
-tangent(F, n, i, x1, j)       n = 3 x1^2: what takes the place of y2 - y1 where P1 = P2
-copy_point(F, out, p, source, q)    scalar fields only: the point of source[q] to out[p]
-prefetch(reference)           asks the cache for the first line of a point
+open_pair(F, d, i, left, p, right, q, special, r)
+    d = x2 - x1 for the points P1 of left[p] and P2 of right[q]; special[r] is not zero where the sum needs more care
+    than close_pair's usual course, and d is then what close_pair needs
+close_pair(F, inverse, i, left, p, right, q, special, r, out, s)
+    writes P1 + P2 to out[s], given the inverse of d. Both read the points: that costs less than keeping them
+invert_all(F, d, i, a, j, known, 0, function)
+    d[i] = `numerator` / a[j] in each lane, by `gpu.msm.inverse`
+copy_point(F, out, p, source, q)
+    the one point of source[q] to out[p], whatever the lanes
+prefetch(reference)
+    asks the cache for the first line of a point
 
 Blocks of eight keep the Montgomery factor R = 2^(64 n) of the file, although their products divide by
 R' = 2^(52 L) = 4^s R. With `numerator` in place of one in the inversion a slope comes out times sqrt(R R'), its square
@@ -64,21 +67,26 @@ def _pointers(m: Machine, refs: Any) -> tuple[list[Any], Any]:
     return pointers, mask
 
 
+def _coordinates(m: Machine, pointers: list[Any], first: int, count: int) -> Parts:
+    """`count` coefficients of each point, from the one numbered `first` on, reduced."""
+    if m.kind.lanes == 1:
+        degree = m.kind.degree
+        elements = range(first // degree, (first + count) // degree)
+        return [part for k in elements for part in load(m, m.element(pointers[0], k))]
+    n, columns = m.kind.field.limbs, []
+    for word in range(first * n, (first + count) * n, LANES):
+        size = min(LANES, (first + count) * n - word)
+        rows = [_load_words(m, m.builder.gep(pointer, [I64(word)]), size) for pointer in pointers]
+        columns += vector.transpose(m.builder, rows)[:size]
+    groups = (columns[i : i + n] for i in range(0, len(columns), n))
+    return [m.arith.below_p(regroup(m, group, 64, DIGIT_BITS, m.kind.limbs)) for group in groups]
+
+
 def _read(m: Machine, refs: Any) -> tuple[Parts, Parts]:
     """The points of one or eight references, reduced."""
     pointers, signs = _pointers(m, refs)
     degree, a = m.kind.degree, m.arith
-    if m.kind.lanes == 1:
-        parts = load(m, pointers[0]) + load(m, m.element(pointers[0], 1))
-    else:
-        n, columns = m.kind.field.limbs, []
-        for first in range(0, 2 * degree * n, LANES):
-            count = min(LANES, 2 * degree * n - first)
-            rows = [_load_words(m, m.builder.gep(pointer, [I64(first)]), count) for pointer in pointers]
-            columns += vector.transpose(m.builder, rows)[:count]
-        parts = [
-            a.below_p(regroup(m, columns[i : i + n], 64, DIGIT_BITS, m.kind.limbs)) for i in range(0, len(columns), n)
-        ]
+    parts = _coordinates(m, pointers, 0, 2 * degree)
     x, y = parts[:degree], parts[degree:]
     return x, [a.select(signs, a.canonical(a.neg(part)), part) for part in y]
 
@@ -125,83 +133,100 @@ def _raised(m: Machine, part: Any) -> Any:
     return replace(part, limbs=tuple(limbs), low=part.low * 2**s, high=part.high * 2**s)
 
 
-def _open_pair(m: Machine, d: Any, n: Any, x1: Any, y1: Any, x2: Any, left: Any, right: Any, special: Any) -> None:
+def _open_pair(m: Machine, d: Any, left: Any, right: Any, special: Any) -> None:
     a, b = m.arith, m.builder
-    (px, py), (qx, qy) = _read(m, left), _read(m, right)
-    store(m, d, [a.sub(q, p) for p, q in zip(px, qx, strict=True)])
-    store(m, n, [a.sub(q, p) for p, q in zip(py, qy, strict=True)])
-    store(m, x1, px)
-    store(m, y1, py)
-    store(m, x2, qx)
+    x1, x2 = (_coordinates(m, _pointers(m, refs)[0], 0, m.kind.degree) for refs in (left, right))
+    store(m, d, [a.sub(q, p) for p, q in zip(x1, x2, strict=True)])
     b.store(I64(0), special)
-    unusual = _bits(m, b.or_(a.equal(px, qx), b.or_(a.is_zero(px), a.is_zero(qx))))
+    unusual = _bits(m, b.or_(a.is_zero(load(m, d)), b.or_(a.is_zero(x1), a.is_zero(x2))))
     with b.if_then(b.icmp_unsigned("!=", unusual, I64(0)), likely=False):
-        m.call(TREAT, d, n, x1, y1, x2, special)
+        m.call(TREAT, d, left, right, special)
 
 
-def _treat(m: Machine, d: Any, n: Any, x1: Any, y1: Any, x2: Any, special: Any) -> None:
-    """Where points are equal, the tangent's slope; where the sum is no quotient, d = 1."""
+_CASES = ("double", "first", "second", "neither")
+"""What `special` says of a lane: P1 = P2, or the sum is P1, P2 or infinity; eight bits each, lowest first."""
+
+
+def _treat(m: Machine, d: Any, left: Any, right: Any, special: Any) -> None:
+    """Finds the cases. The divisor becomes 2 y1 for equal points, 1 where the sum is no quotient."""
     a, b = m.arith, m.builder
-    (tangent,) = m.temporaries(1)
-    m.call(OPERATIONS["sqr"], tangent, x1)
-    own, filed = _radix_bits(m.kind)
-    squares = load(m, tangent)
-    if own != filed:
-        squares = [a.mul(part, a.constant(2 ** (2 * own - filed) % m.kind.field.modulus)) for part in squares]
-    tangents = [a.add(a.add(part, part), part) for part in squares]
-    y1_parts, n_parts, d_parts = load(m, y1), load(m, n), load(m, d)
-    flat = a.is_zero(y1_parts)
-    infinite1 = b.and_(a.is_zero(load(m, x1)), flat)
-    infinite2 = b.and_(a.is_zero(load(m, x2)), a.equal(y1_parts, [a.neg(part) for part in n_parts]))
-    same = b.and_(a.is_zero(d_parts), b.not_(b.or_(infinite1, infinite2)))
-    double = b.and_(same, b.and_(a.is_zero(n_parts), b.not_(flat)))
+    (x1, y1), (x2, y2) = _read(m, left), _read(m, right)
+    flat = a.is_zero(y1)
+    infinite1, infinite2 = b.and_(a.is_zero(x1), flat), b.and_(a.is_zero(x2), a.is_zero(y2))
+    divisors = load(m, d)
+    same = b.and_(a.is_zero(divisors), b.not_(b.or_(infinite1, infinite2)))
+    double = b.and_(same, b.and_(a.equal(y1, y2), b.not_(flat)))
     neither = b.and_(same, b.not_(double))
     trivial = b.or_(neither, b.or_(infinite1, infinite2))
     one = [a.constant(m.kind.r), *[a.constant(0)] * (m.kind.degree - 1)]
-    store(m, n, [a.select(double, p, q) for p, q in zip(tangents, n_parts, strict=True)])
-    divisors = [a.select(double, a.add(y, y), q) for y, q in zip(y1_parts, d_parts, strict=True)]
+    divisors = [a.select(double, a.add(y, y), part) for y, part in zip(y1, divisors, strict=True)]
     store(m, d, [a.select(trivial, p, q) for p, q in zip(one, divisors, strict=True)])
-    code = _bits(m, infinite2)  # the sum is P1
-    code = b.or_(code, b.shl(_bits(m, infinite1), I64(8)))  # the sum is P2
-    b.store(b.or_(code, b.shl(_bits(m, neither), I64(16))), special)  # the sum is infinity
+    code = I64(0)
+    for k, mask in enumerate((double, infinite2, infinite1, neither)):
+        code = b.or_(code, b.shl(_bits(m, mask), I64(8 * k)))
+    b.store(code, special)
 
 
-def _close_pair(m: Machine, x1: Any, y1: Any, x2: Any, n: Any, inverse: Any, special: Any, out: Any) -> None:
+def _close_pair(m: Machine, inverse: Any, left: Any, right: Any, special: Any, out: Any) -> None:
     a, b = m.arith, m.builder
     slope, other = m.temporaries(2)
-    m.call(OPERATIONS["mul"], slope, n, inverse)
+    (x1, y1), (x2, y2) = _read(m, left), _read(m, right)
+    store(m, slope, [a.sub(q, p) for p, q in zip(y1, y2, strict=True)])
+    usual = b.icmp_unsigned("==", b.load(special), I64(0))
+    with b.if_then(b.not_(usual), likely=False):
+        m.call(TANGENT, slope, left, special)
+    m.call(OPERATIONS["mul"], slope, slope, inverse)
     m.call(OPERATIONS["sqr"], other, slope)
-    left, right = load(m, x1), load(m, x2)
-    sums = [a.add(p, q) for p, q in zip(left, right, strict=True)]
+    sums = [a.add(p, q) for p, q in zip(x1, x2, strict=True)]
     x3 = [a.canonical(a.sub(square, total)) for square, total in zip(load(m, other), sums, strict=True)]
-    falls = [a.sub(p, q) for p, q in zip(left, x3, strict=True)]
+    falls = [a.sub(p, q) for p, q in zip(x1, x3, strict=True)]
     if m.kind.lanes == 1:
         store(m, other, falls)
         m.call(OPERATIONS["mul"], other, other, slope)
         rises = load(m, other)
     else:
         rises = product(a, [_raised(m, part) for part in falls], load(m, slope))
-    y3 = [a.sub(rise, p) for rise, p in zip(rises, load(m, y1), strict=True)]
-    _write(m, out, x3 + y3)
-    code = b.load(special)
-    with b.if_then(b.icmp_unsigned("!=", code, I64(0)), likely=False):
-        m.call(REPAIR, x1, y1, x2, n, special, out)
+    y3 = [a.sub(rise, p) for rise, p in zip(rises, y1, strict=True)]
+    with b.if_else(usual, likely=True) as (written, repaired):
+        with written:
+            _write(m, out, x3 + y3)
+        with repaired:
+            store(m, slope, x3)
+            store(m, other, y3)
+            m.call(REPAIR, slope, other, left, right, special, out)
 
 
-def _repair(m: Machine, x1: Any, y1: Any, x2: Any, n: Any, special: Any, out: Any) -> None:
-    """Overwrites the sums that are P1, P2 or infinity."""
-    a, b = m.arith, m.builder
-    code = b.load(special)
-    first, second, neither = (a.mask_operand(b.lshr(code, I64(shift))) for shift in (0, 8, 16))
-    x, y = _read(m, out)
-    y1_parts = load(m, y1)
-    y2 = [a.add(p, q) for p, q in zip(y1_parts, load(m, n), strict=True)]
+def _tangent(m: Machine, n: Any, left: Any, special: Any) -> None:
+    """n = 3 x1^2 in place of y2 - y1 where P1 = P2."""
+    a = m.arith
+    (square,) = m.temporaries(1)
+    x1 = _coordinates(m, _pointers(m, left)[0], 0, m.kind.degree)
+    store(m, square, x1)
+    m.call(OPERATIONS["sqr"], square, square)
+    squares = load(m, square)
+    own, filed = _radix_bits(m.kind)
+    if own != filed:
+        squares = [a.mul(part, a.constant(2 ** (2 * own - filed) % m.kind.field.modulus)) for part in squares]
+    double = _case(m, special, "double")
+    thrice = [a.add(a.add(part, part), part) for part in squares]
+    store(m, n, [a.select(double, p, q) for p, q in zip(thrice, load(m, n), strict=True)])
+
+
+def _repair(m: Machine, x3: Any, y3: Any, left: Any, right: Any, special: Any, out: Any) -> None:
+    """Writes the sums (x3, y3), but P1, P2 or infinity where the sum is that."""
+    a = m.arith
+    first, second, neither = (_case(m, special, name) for name in _CASES[1:])
+    (x1, y1), (x2, y2) = _read(m, left), _read(m, right)
     parts = []
-    choices = (x + y, load(m, x1) + y1_parts, load(m, x2) + y2)
-    for part, p, q in zip(*choices, strict=True):
-        part = a.select(first, p, a.select(second, q, part))
-        parts.append(a.select(neither, a.constant(0), part))
+    for part, p, q in zip(load(m, x3) + load(m, y3), x1 + y1, x2 + y2, strict=True):
+        chosen = a.select(first, p, a.select(second, q, part))
+        parts.append(a.select(neither, a.constant(0), chosen))
     _write(m, out, parts)
+
+
+def _case(m: Machine, special: Any, name: str) -> Any:
+    shift = I64(8 * _CASES.index(name))
+    return m.arith.mask_operand(m.builder.lshr(m.builder.load(special), shift))
 
 
 def _bits(m: Machine, mask: Any) -> Any:
@@ -252,22 +277,23 @@ def _copy_point(m: Machine, out: Any, source: Any) -> None:
     _write(one, out, x + y)
 
 
-OPEN = Operation("open_pair", _open_pair, (1, 1, 1, 1, 1, SINGLE, SINGLE, SINGLE))
-TREAT = Operation("treat_pair", _treat, (1, 1, 1, 1, 1, 1))
-CLOSE = Operation("close_pair", _close_pair, (1, 1, 1, 1, 1, SINGLE, SINGLE))
-REPAIR = Operation("repair_pair", _repair, (1, 1, 1, 1, SINGLE, SINGLE))
+OPEN = Operation("open_pair", _open_pair, (1, SINGLE, SINGLE, SINGLE))
+TREAT = Operation("treat_pair", _treat, (1, SINGLE, SINGLE, SINGLE))
+CLOSE = Operation("close_pair", _close_pair, (1, SINGLE, SINGLE, SINGLE, SINGLE))
+TANGENT = Operation("tangent_of_pair", _tangent, (1, SINGLE, SINGLE))
+REPAIR = Operation("repair_pair", _repair, (1, 1, SINGLE, SINGLE, SINGLE, SINGLE))
 INVERT = Operation("invert_all", _invert, (1, 1, SINGLE), integers=1)
 COPY = Operation("copy_point", _copy_point, (SINGLE, SINGLE))
 
 
 @intrinsic
-def open_pair(typingctx, field, d, i, n, j, x1, k, y1, o, x2, m, left, p, right, q, special, r):
-    return operation(OPEN, field, d, i, n, j, x1, k, y1, o, x2, m, left, p, right, q, special, r)
+def open_pair(typingctx, field, d, i, left, p, right, q, special, r):
+    return operation(OPEN, field, d, i, left, p, right, q, special, r)
 
 
 @intrinsic
-def close_pair(typingctx, field, x1, i, y1, j, x2, k, n, o, inverse, m, special, r, out, p):
-    return operation(CLOSE, field, x1, i, y1, j, x2, k, n, o, inverse, m, special, r, out, p)
+def close_pair(typingctx, field, inverse, i, left, p, right, q, special, r, out, s):
+    return operation(CLOSE, field, inverse, i, left, p, right, q, special, r, out, s)
 
 
 @intrinsic

@@ -32,9 +32,8 @@ def accumulate(F, lanes, slots, points, targets, refs, n, blocks, scratch, queue
     """
     room = len(queue) // 7
     owners, left, right, out, special, place = room, 2 * room, 3 * room, 4 * room, 5 * room, 6 * room
-    blocks_each = room // 2 // lanes
-    num, x1, y1 = blocks_each, 2 * blocks_each, 3 * blocks_each
-    x2, prefix, t = 4 * blocks_each, 5 * blocks_each, 6 * blocks_each
+    prefix = room // 2 // lanes
+    t = 2 * prefix
     point_words = len(scratch) // (room + 2)
     point_bytes = 8 * point_words
     from_points = np.int64(points.ctypes.data)
@@ -98,10 +97,7 @@ def accumulate(F, lanes, slots, points, targets, refs, n, blocks, scratch, queue
                     prefetch(queue[left + ahead])
                     prefetch(queue[right + ahead])
                 i = k * lanes
-                open_pair(
-                    F, blocks, k, blocks, num + k, blocks, x1 + k, blocks, y1 + k, blocks, x2 + k,
-                    queue, left + i, queue, right + i, queue, special + k,
-                )  # fmt: skip
+                open_pair(F, blocks, k, queue, left + i, queue, right + i, queue, special + k)
                 if k:
                     mul(F, blocks, prefix + k, blocks, prefix + k - 1, blocks, k)
                 else:
@@ -114,10 +110,8 @@ def accumulate(F, lanes, slots, points, targets, refs, n, blocks, scratch, queue
                     mul(F, blocks, t + 1, blocks, t + 1, blocks, k)
                 else:
                     copy(F, blocks, t, blocks, t + 1)
-                close_pair(
-                    F, blocks, x1 + k, blocks, y1 + k, blocks, x2 + k, blocks, num + k, blocks, t,
-                    queue, special + k, queue, out + k * lanes,
-                )  # fmt: skip
+                i = k * lanes
+                close_pair(F, blocks, t, queue, left + i, queue, right + i, queue, special + k, queue, out + i)
 
 
 class Room:
@@ -129,7 +123,7 @@ class Room:
         # Whole blocks of pairs.
         capacity = max(16, (capacity or _POINT_BYTES // group.point_bytes) // 16 * 16)
         self._field = wide.marker, lanes
-        self._blocks = aligned((6 * (capacity // 2 // lanes) + 2) * wide.words)
+        self._blocks = aligned((2 * (capacity // 2 // lanes) + 2) * wide.words)
         self._scratch = aligned((capacity + 2) * 2 * kind.words)
         self._queue = np.empty(7 * capacity, np.int64)
         self._known = constants(kind.field, numerator(wide))
