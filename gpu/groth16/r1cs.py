@@ -58,7 +58,7 @@ def open_r1cs(path: str | os.PathLike[str]) -> tuple[BinFile, R1csFacts]:
     wires, pub_out, pub_in, prv_in, labels, constraints = struct.unpack_from("<IIIIQI", file.section(1), 4 + n8)
     if wires < 1 + pub_out + pub_in:  # private inputs that no constraint uses have no wire
         raise file.bad(1, f"{wires} wires cannot hold {pub_out} outputs and {pub_in} public inputs")
-    if constraints == 0 or file.length(2) < 12 * constraints:
+    if file.length(2) < 12 * constraints:
         raise file.bad(2, f"{file.length(2)} bytes cannot hold {constraints} constraints")
     for number, name in CUSTOM_GATES.items():
         if file.has(number) and file.length(number) and file.u32(number, 0):

@@ -21,6 +21,7 @@ import numpy as np
 from gpu import memory
 from gpu.curve.group import kernel_g1, kernel_g2
 from gpu.errors import OutOfMemory, Refused
+from gpu.field import choice
 from gpu.field.kinds import kernel_field
 from gpu.files import staged
 from gpu.groth16.binfile import BinFile, BinWriter
@@ -58,7 +59,7 @@ def write_development_key(r1cs: str | os.PathLike[str], zkey: str | os.PathLike[
     """
     file, facts = open_r1cs(r1cs)
     curve = facts.curve
-    log_n = (facts.n_constraints + facts.n_public).bit_length()
+    log_n = max(1, (facts.n_constraints + facts.n_public).bit_length())
     if log_n >= curve.two_adicity:
         raise Refused(f"{r1cs}: {facts.n_constraints} constraints are more than {curve.name} has roots of unity for")
     needed = 96 * facts.n_wires + (32 << log_n) + _TABLES
@@ -80,8 +81,10 @@ class _Assembly:
         self._size = size
         self._secret = secret
         self._pool = pool
-        self._one = FixedBase(kernel_g1(facts.curve), facts.curve.g1)
-        self._two = FixedBase(kernel_g2(facts.curve), facts.curve.g2)
+        curve, wanted = facts.curve, os.environ.get("PROVEFLEET_PROVER_BACKEND", "")
+        lanes = choice.lanes(wanted if wanted in ("scalar", "ifma") else "auto", ((curve.fp, 1), (curve.fp, 2)))
+        self._one = FixedBase(kernel_g1(curve), curve.g1, 3 * facts.n_wires + size, lanes)
+        self._two = FixedBase(kernel_g2(curve), curve.g2, facts.n_wires, lanes)
 
     def write(self, out: BinWriter) -> None:
         """Writes every section, in the order in which it can be made."""
@@ -117,7 +120,10 @@ class _Assembly:
                 struct.pack("<I", fp.n_bytes) + fp.modulus.to_bytes(fp.n_bytes, "little"),
                 struct.pack("<I", fr.n_bytes) + fr.modulus.to_bytes(fr.n_bytes, "little"),
                 struct.pack("<III", facts.n_wires, facts.n_public, self._size),
-                *(first[: 2 * one], second[: 2 * two], first[2 * one :], second[2 * two :]),
+                *(
+                    part.tobytes()
+                    for part in (first[: 2 * one], second[: 2 * two], first[2 * one :], second[2 * two :])
+                ),
             )
         )
 
@@ -142,7 +148,7 @@ class _Assembly:
         """Section `number`: n multiples of a generator."""
         out.section(number)
         for i in range(0, n, _BLOCK):
-            out.write(base.multiples(scalars(i, min(i + _BLOCK, n)).reshape(-1, 4), self._pool))
+            out.write(base.multiples(scalars(i, min(i + _BLOCK, n)).reshape(-1, 4), self._pool).tobytes())
 
     def _mixed(self, rows: Polynomials, factor: int) -> Scalars:
         """(beta a + alpha b + c) * factor for wires [i, j)."""

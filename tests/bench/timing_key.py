@@ -62,8 +62,8 @@ def write_timing_key(curve_name: str, log_domain: int, zkey: str | os.PathLike[s
 def _points(group: KernelGroup, pool: Executor) -> np.ndarray:
     """Rows of one affine point each."""
     scalars = np.frombuffer(secrets.token_bytes(32 * _DISTINCT), np.uint64).reshape(-1, 4) >> np.uint64(2)
-    points = FixedBase(group, group.reference.generator).multiples(scalars, pool)
-    return np.frombuffer(points, np.uint8).reshape(_DISTINCT, -1)
+    points = FixedBase(group, group.reference.generator, _DISTINCT).multiples(scalars, pool)
+    return points.reshape(_DISTINCT, -1)
 
 
 def _header(curve: Curve, n_vars: int, size: int, one: np.ndarray, two: np.ndarray) -> bytes:
