@@ -22,11 +22,9 @@ from gpu.curve.cuda import (
 )
 from gpu.curve.params import Curve
 from gpu.field.cuda import FieldType, atomic_add, field_type, is_zero, mul, one, sub
+from gpu.msm.sorting import bucket_of
 
 uint32, uint64 = types.uint32, types.uint64
-
-EXCEPTIONS, LONG_BUCKETS = 0, 1
-"""Places in the array of counters."""
 
 
 def _hot_g1(curve: Curve) -> list[FieldType]:
@@ -47,7 +45,7 @@ def _cold_g2(curve: Curve) -> list[FieldType]:
 
 @kernel("g1_accumulate", "pppppppu", fields=_hot_g1, max_threads=128, min_blocks=3)
 @kernel("g2_accumulate", "pppppppu", fields=_hot_g2, max_threads=128, min_blocks=2)
-def accumulate(F, points, entries, tasks, n_tasks, sums, exceptions, counters, which):
+def accumulate(F, points, entries, tasks, n_tasks, sums, exceptions, n_exceptions, which):
     """sums[slice] = the sum of its entries' points, for each task (slice, begin, end); n_tasks[which] says how many.
 
     A pair of equal x stops a slice: (task, place of the entry that was not added) goes to the exceptions.
@@ -69,7 +67,7 @@ def accumulate(F, points, entries, tasks, n_tasks, sums, exceptions, counters, w
             p = sub(F, mul(F, x, s[2]), s[0])
             r = sub(F, mul(F, y, s[3]), s[1])
             if is_zero(F, p):
-                slot = atomic_add(counters, uint32(EXCEPTIONS), uint32(1))
+                slot = atomic_add(n_exceptions, uint32(0), uint32(1))
                 exceptions[uint32(2) * slot] = task
                 exceptions[uint32(2) * slot + uint32(1)] = at
                 break
@@ -80,10 +78,10 @@ def accumulate(F, points, entries, tasks, n_tasks, sums, exceptions, counters, w
 
 @kernel("g1_repair", "pppppp", fields=_cold_g1, max_threads=64)
 @kernel("g2_repair", "pppppp", fields=_cold_g2, max_threads=64)
-def repair(F, points, entries, tasks, sums, exceptions, counters):
+def repair(F, points, entries, tasks, sums, exceptions, n_exceptions):
     """Finishes the slices that `accumulate` stopped in, with an addition that is right in every case."""
     k = uint32(cuda.grid(1))
-    while k < counters[uint32(EXCEPTIONS)]:
+    while k < n_exceptions[uint32(0)]:
         task, at = exceptions[uint32(2) * k], exceptions[uint32(2) * k + uint32(1)]
         where, end = tasks[uint32(3) * task], tasks[uint32(3) * task + uint32(2)]
         s = load_sum(F, sums, where)
@@ -95,31 +93,33 @@ def repair(F, points, entries, tasks, sums, exceptions, counters):
         k = uint32(k + uint32(cuda.gridsize(1)))
 
 
-@kernel("g1_join", "ppppu", fields=_cold_g1, max_threads=128)
-@kernel("g2_join", "ppppu", fields=_cold_g2, max_threads=128)
-def join(F, sums, extra_starts, long_buckets, counters, n_buckets):
-    """Adds to each long bucket its further slices, which lie behind the buckets in `sums`: a block halves the row of
-    bucket and slices over and over.
+@kernel("g1_join", "ppuu", fields=_cold_g1, max_threads=128)
+@kernel("g2_join", "ppuu", fields=_cold_g2, max_threads=128)
+def join(F, sums, extra_starts, n_buckets, stride):
+    """One step of adding its further slices to each bucket, with a thread for each such slice.
+
+    In the row of a bucket and its further slices, every place whose number 4 * stride divides takes in the three that
+    follow it at distances of `stride`. All threads work on a bucket that has most of the entries, as many do in a
+    witness of bits.
     """
-    k = uint32(cuda.blockIdx.x)
-    while k < counters[uint32(LONG_BUCKETS)]:
-        bucket = long_buckets[k]
-        first = extra_starts[bucket]
-        count = uint32(extra_starts[bucket + uint32(1)] - first + uint32(1))
-        before = uint32(n_buckets + first - uint32(1))
-        while count > uint32(1):
-            half = uint32((count + uint32(1)) >> uint32(1))
-            i = uint32(cuda.threadIdx.x)
-            while i < count - half:
-                place = uint32(before + i)
-                if i == uint32(0):
-                    place = bucket
-                s = add_sums(F, load_sum(F, sums, place), load_sum(F, sums, uint32(before + i + half)))
-                store_sum(F, sums, place, s)
-                i = uint32(i + uint32(cuda.blockDim.x))
-            cuda.syncthreads()
-            count = half
-        k = uint32(k + uint32(cuda.gridDim.x))
+    t = uint32(cuda.grid(1))
+    if t >= extra_starts[n_buckets]:
+        return
+    bucket = bucket_of(extra_starts, n_buckets, t)
+    first = extra_starts[bucket]
+    left = uint32(extra_starts[bucket + uint32(1)] - t)  # slices from this one on
+    number = uint32(t - first + uint32(1))
+    if number & (uint32(4) * stride - uint32(1)) != stride:
+        return
+    source = uint32(n_buckets + t)
+    target = bucket
+    if number != stride:
+        target = uint32(source - stride)
+    s = load_sum(F, sums, target)
+    for k in range(3):
+        if uint32(k) * stride < left:
+            s = add_sums(F, s, load_sum(F, sums, uint32(source + uint32(k) * stride)))
+    store_sum(F, sums, target, s)
 
 
 @kernel("g1_merge", "puu", fields=_cold_g1, max_threads=128)

@@ -94,7 +94,7 @@ class DeviceMsm:
         device, at, curve = self._device, self._at, self._group.curve.name
         n, c, length = plan.n, plan.c, plan.slice_length
         buckets = count * plan.buckets_per_window
-        for name, words in (("counts", buckets + 1), ("classes", length + 1), ("counters", 2)):
+        for name, words in (("counts", buckets + 1), ("classes", length + 1), ("n_exceptions", 1)):
             device.zero(at[name], 4 * words)
         device.launch(
             f"{curve}_msm_digits", -(-n // _BLOCK), _BLOCK, scalars, at["constants"], at["digits"], n, c, first, count
@@ -119,15 +119,6 @@ class DeviceMsm:
         device.launch(f"{curve}_msm_lengths", *slices, buckets, length)
         self._scan(at["classes"], at["classes"], length + 1)
         device.launch(f"{curve}_msm_order", *slices, at["tasks"], buckets, length)
-        device.launch(
-            f"{curve}_msm_long",
-            -(-buckets // _BLOCK),
-            _BLOCK,
-            at["extra_starts"],
-            at["long_buckets"],
-            at["counters"],
-            buckets,
-        )
 
     def _scan(self, source: Place, out: Place, n: int, slice_length: int = 0) -> None:
         """out[i] = the sum of source[k], or of the further slices that so many entries make, for k < i."""
@@ -142,18 +133,22 @@ class DeviceMsm:
         """The sums of `count` windows from `first` on."""
         device, at, prefix = self._device, self._at, self._prefix
         buckets, sms = count * plan.buckets_per_window, device.sm_count
-        entries, tasks, sums, exceptions, counters = (
-            at[name] for name in ("entries", "tasks", "sums", "exceptions", "counters")
+        entries, tasks, sums, exceptions, n_exceptions = (
+            at[name] for name in ("entries", "tasks", "sums", "exceptions", "n_exceptions")
         )
         device.zero(sums, buckets * self._sum_bytes)  # buckets without entries: infinity
         blocks = -(-plan.max_slices // _ACCUMULATE_BLOCK)
         # Once slices are in order, the class of empty ones says how many there are.
-        found = (at["classes"], sums, exceptions, counters, plan.slice_length)
+        found = (at["classes"], sums, exceptions, n_exceptions, plan.slice_length)
         device.launch(f"{prefix}_accumulate", blocks, _ACCUMULATE_BLOCK, points, entries, tasks, *found)
-        device.launch(f"{prefix}_repair", 6 * sms, _REPAIR_BLOCK, points, entries, tasks, sums, exceptions, counters)
         device.launch(
-            f"{prefix}_join", 4 * sms, _BUCKET_BLOCK, sums, at["extra_starts"], at["long_buckets"], counters, buckets
+            f"{prefix}_repair", 6 * sms, _REPAIR_BLOCK, points, entries, tasks, sums, exceptions, n_exceptions
         )
+        stride = 1
+        while stride <= plan.max_extra:
+            blocks = -(-plan.max_extra // _BUCKET_BLOCK)
+            device.launch(f"{prefix}_join", blocks, _BUCKET_BLOCK, sums, at["extra_starts"], buckets, stride)
+            stride *= 4
         for level in range(plan.c - 1):
             n = (buckets >> (level + 1)) * (level + 1)
             device.launch(f"{prefix}_merge", -(-n // _BUCKET_BLOCK), _BUCKET_BLOCK, sums, level, n)

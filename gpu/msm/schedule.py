@@ -55,8 +55,12 @@ class Schedule:
         return max(_MIN_SLICE, 2 * -(-self.n // self.buckets_per_window))
 
     @property
+    def max_extra(self) -> int:
+        """Slices beyond the first of their buckets: each takes slice_length entries. At most half the buckets."""
+        return self.n * self.per_round // self.slice_length
+
+    @property
     def max_slices(self) -> int:
-        """One for each bucket; a further one takes slice_length entries, so there are at most half as many of those."""
         return self.n_buckets + self.n_buckets // 2
 
     def sizes(self, sum_bytes: int) -> dict[str, int]:
@@ -73,8 +77,7 @@ class Schedule:
             "tasks": 12 * self.max_slices,
             "sums": sum_bytes * self.max_slices,
             "exceptions": 8 * self.max_slices,
-            "long_buckets": 4 * (self.n_buckets // 2 + 1),
-            "counters": 8,
+            "n_exceptions": 4,
             "windows": sum_bytes * _MAX_WINDOWS,
             "constants": 4 * 27,
         }

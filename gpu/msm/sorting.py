@@ -14,7 +14,6 @@ from gpu.cuda.registry import kernel
 from gpu.curve.cuda import SIGN
 from gpu.curve.params import Curve
 from gpu.field.cuda import FieldType, atomic_add
-from gpu.msm.cuda import LONG_BUCKETS
 from gpu.msm.schedule import RUN, SCAN_ITEMS, SCAN_THREADS
 
 uint32, uint64 = types.uint32, types.uint64
@@ -190,24 +189,31 @@ def scan_add(out, totals, n):
 
 
 @cuda.jit(device=True)
+def bucket_of(extra_starts, n_buckets, extra):
+    """The bucket that a further slice belongs to: the last one whose further slices begin at or before it."""
+    low, high = uint32(0), n_buckets
+    while high - low > uint32(1):
+        middle = uint32((low + high) >> uint32(1))
+        if extra_starts[middle] <= extra:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@cuda.jit(device=True)
 def _slice(starts, extra_starts, n_buckets, number):
     """Begin and end, among the entries, of a slice: a bucket is cut evenly.
 
     The first slice of a bucket has the bucket's number; the further ones of all buckets follow, in order.
     """
-    low, k = number, uint64(0)
+    bucket, k = number, uint64(0)
     if number >= n_buckets:
-        extra, high = uint32(number - n_buckets), n_buckets
-        low = uint32(0)
-        while high - low > uint32(1):  # the last bucket whose further slices begin at or before this one
-            middle = uint32((low + high) >> uint32(1))
-            if extra_starts[middle] <= extra:
-                low = middle
-            else:
-                high = middle
-        k = uint64(extra - extra_starts[low]) + uint64(1)
-    pieces = uint64(extra_starts[low + uint32(1)] - extra_starts[low]) + uint64(1)
-    begin, length = uint64(starts[low]), uint64(starts[low + uint32(1)] - starts[low])
+        extra = uint32(number - n_buckets)
+        bucket = bucket_of(extra_starts, n_buckets, extra)
+        k = uint64(extra - extra_starts[bucket]) + uint64(1)
+    pieces = uint64(extra_starts[bucket + uint32(1)] - extra_starts[bucket]) + uint64(1)
+    begin, length = uint64(starts[bucket]), uint64(starts[bucket + uint32(1)] - starts[bucket])
     return uint32(begin + length * k // pieces), uint32(begin + length * (k + uint64(1)) // pieces)
 
 
@@ -232,11 +238,3 @@ def order(starts, extra_starts, classes, tasks, n_buckets, slice_length):
             tasks[uint32(3) * task] = number
             tasks[uint32(3) * task + uint32(1)] = begin
             tasks[uint32(3) * task + uint32(2)] = end
-
-
-@kernel("msm_long", "pppu", fields=_no_field, max_threads=256)
-def long_buckets(extra_starts, out, counters, n_buckets):
-    """The buckets of more than one slice, in any order."""
-    bucket = uint32(cuda.grid(1))
-    if bucket < n_buckets and extra_starts[bucket + uint32(1)] != extra_starts[bucket]:
-        out[atomic_add(counters, uint32(LONG_BUCKETS), uint32(1))] = bucket

@@ -141,8 +141,3 @@ def test_slices_by_length(device: EmulatedDevice, put: Put, curve: Curve) -> Non
             assert end - begin >= count // max(1, len(numbers))
             at = end
         assert at == starts[bucket + 1]
-    out, counters = put(np.zeros(n, np.uint32)), put(np.zeros(2, np.uint32))
-    device.launch(f"{curve.name}_msm_long", 2, 8, arrays[1], out, counters, n)
-    n_long = sum(1 for more in extra if more)
-    assert words(device, counters).tolist() == [0, n_long]
-    assert sorted(words(device, out)[:n_long].tolist()) == [bucket for bucket, more in enumerate(extra) if more]
