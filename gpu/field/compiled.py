@@ -15,6 +15,10 @@ from typing import Any
 
 import llvmlite
 import numba
+from numba.core.caching import FunctionCache
+from numba.core.ccallback import CFunc
+from numba.core.runtime import rtsys
+from numba.core.sigutils import normalize_signature
 from numba.extending import intrinsic as _numba_intrinsic
 
 from gpu.field import isa
@@ -57,10 +61,37 @@ _config.CACHE_DIR = str(_cache_folder())
 intrinsic: Any = _numba_intrinsic
 
 
+_CALLBACKS: list[Any] = []  # their machine code lives as long as they do
+
+
+class _KernelCache(FunctionCache):
+    """numba's cache, less what it does before each look: importing all that only a compilation needs, 0.2 s of
+    every process. A kernel that is not in the cache is compiled, and the compiler then does that itself.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)  # compiled code calls it to take its arrays apart
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+
 def kernel(function: Any) -> Any:
     """Compiles a module-level function for each set of argument types, cached, without the GIL.
 
     Parallelism comes from threads that call kernels, never from numba's `parallel`, which costs seconds to
     compile.
     """
-    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    dispatcher: Any = numba.njit(nogil=True, error_model="numpy")(function)
+    dispatcher._cache = _KernelCache(function)
+    return dispatcher
+
+
+def callback(function: Any, signature: Any) -> int:
+    """The address of a module-level function compiled for C's calling convention, cached. It stays valid for as long
+    as the process.
+    """
+    made: Any = CFunc(function, normalize_signature(signature), locals={}, options={})
+    made._cache = _KernelCache(function)
+    made.compile()
+    _CALLBACKS.append(made)
+    return int(made.address)

@@ -8,12 +8,11 @@ the value.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
-import numba
 import numpy as np
 from numba import types
 
+from gpu.field.compiled import callback
 from gpu.field.params import Field
 
 _STEP = 31
@@ -34,8 +33,7 @@ def constants(field: Field, numerator: int) -> np.ndarray:
 def address() -> int:
     """Where the compiled `invert` is: void (uint64 *words, int64 *known). One compilation serves every field."""
     signature = types.void(types.CPointer(types.uint64), types.CPointer(types.int64))
-    where: Any = numba.cfunc(signature, cache=True)(invert).address
-    return int(where)
+    return callback(invert, signature)
 
 
 def invert(words, known):
