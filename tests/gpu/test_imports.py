@@ -23,6 +23,10 @@ LIGHT = [
 ]
 
 
+# What runs, or plans what runs, on a GPU.
+ON_A_GPU = ["gpu.cuda.server", "gpu.cuda.client", "gpu.cuda.driver", "gpu.msm.launch", "gpu.ntt.launch"]
+
+
 def loaded_after(code: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"],
@@ -37,6 +41,15 @@ def loaded_after(code: str) -> set[str]:
 @pytest.mark.parametrize("module", LIGHT)
 def test_the_controllers_modules_import_no_numba_and_no_numpy(module: str) -> None:
     assert not {"numba", "numpy", "py_ecc", "py_arkworks_bls12381"} & loaded_after(f"import {module}")
+
+
+def test_running_on_a_gpu_needs_no_compiler_of_kernels_and_touches_no_driver_by_import() -> None:
+    loaded = loaded_after("import " + ", ".join(ON_A_GPU))
+    assert not [name for name in loaded if name.startswith(("numba.cuda", "cuda."))]
+
+
+def test_building_loads_no_compiler_before_there_is_work() -> None:
+    assert not {"numba", "llvmlite"} & loaded_after("import gpu.cuda.build, gpu.cuda.images")
 
 
 def test_prove_imports_nothing_of_the_control_plane(tmp_path) -> None:
