@@ -14,8 +14,8 @@ invert_all(F, d, i, a, j, known, 0, function)
     d[i] = `numerator` / a[j] in each lane, by `gpu.msm.inverse`
 copy_point(F, out, p, source, q)
     the one point of source[q] to out[p], whatever the lanes
-prefetch(reference)
-    asks the cache for the first line of a point
+prefetch(F, reference)
+    asks the cache for the lines of a point; a hint that can't fault
 
 Blocks of eight keep the Montgomery factor R = 2^(64 n) of the file, although their products divide by
 R' = 2^(52 L) = 4^s R. With `numerator` in place of one in the inversion a slope comes out times sqrt(R R'), its square
@@ -33,12 +33,13 @@ from numba import types
 from gpu.field import vector
 from gpu.field.bodies import OPERATIONS, Parts, load, product, store
 from gpu.field.compiled import intrinsic
-from gpu.field.kinds import DIGIT_BITS, LANES, KernelField, kernel_field
+from gpu.field.kinds import DIGIT_BITS, LANES, KernelField, kernel_field, of_marker_length
 from gpu.field.limbs import I64
 from gpu.field.lowering import I32, SINGLE, Machine, Operation, operation
 from gpu.field.transfer import JOIN_WORDS, SPLIT_WORDS, regroup
 
 _I8_POINTER = ir.IntType(8).as_pointer()
+_LINE_BYTES = 64
 
 
 def numerator(kind: KernelField) -> int:
@@ -307,16 +308,18 @@ def copy_point(typingctx, field, out, p, source, q):
 
 
 @intrinsic
-def prefetch(typingctx, reference):
-    """The first line of the point of a reference; a hint that can't fault."""
-
+def prefetch(typingctx, field, reference):
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        address = builder.inttoptr(builder.lshr(args[0], I64(1)), _I8_POINTER)
+        kind = of_marker_length(signature.args[0].count)
         name = "llvm.prefetch.p0"
         hint = builder.module.globals.get(name)
         if hint is None:
             hint = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), [_I8_POINTER, I32, I32, I32]), name)
-        builder.call(hint, [address, I32(0), I32(3), I32(1)])
+        pointer = builder.inttoptr(builder.lshr(args[1], I64(1)), _I8_POINTER)
+        size = 16 * kind.degree * kind.field.limbs
+        for byte in (*range(0, size, _LINE_BYTES), size - 1):
+            address = builder.gep(pointer, [I64(byte)])
+            builder.call(hint, [address, I32(0), I32(3), I32(1)])  # a read, to be kept close, of data
         return context.get_dummy_value()
 
-    return types.void(types.int64), generate
+    return types.void(field, types.int64), generate

@@ -94,8 +94,8 @@ def accumulate(F, lanes, slots, points, targets, refs, n, blocks, scratch, queue
                 queue[out + i] = 2 * (nowhere + point_bytes)
             for k in range(count):
                 for ahead in range((k + _AHEAD) * lanes, min((k + _AHEAD + 1) * lanes, pairs)):
-                    prefetch(queue[left + ahead])
-                    prefetch(queue[right + ahead])
+                    prefetch(F, queue[left + ahead])
+                    prefetch(F, queue[right + ahead])
                 i = k * lanes
                 open_pair(F, blocks, k, queue, left + i, queue, right + i, queue, special + k)
                 if k:
