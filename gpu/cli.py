@@ -40,14 +40,21 @@ def _one_line(error: ProverError) -> str:
 @click.argument("proof", type=_FILE)
 @click.argument("public", type=_FILE)
 @click.option("--insecure-seed", help="Repeatable randomness, for tests: who knows the seed learns the witness.")
+@click.option("--verbose", "-v", is_flag=True, help="Say on stderr which back end proved, and what took how long.")
 @_refusing
-def prove(zkey: str, wtns: str, proof: str, public: str, insecure_seed: str | None) -> None:
+def prove(zkey: str, wtns: str, proof: str, public: str, insecure_seed: str | None, verbose: bool) -> None:
     """Make a Groth16 proof from snarkjs' KEY.zkey and WITNESS.wtns."""
+    from contextlib import closing
+
     from gpu.files import to_json, write_together
     from gpu.groth16.engine import Engine
 
-    done = Engine().prove(zkey, wtns, insecure_seed)
-    write_together({proof: to_json(done.proof), public: to_json(done.public)})
+    with closing(Engine()) as engine:
+        done = engine.prove(zkey, wtns, insecure_seed)
+        write_together({proof: to_json(done.proof), public: to_json(done.public)})
+        if verbose:
+            phases = ", ".join(f"{phase} {ms:.0f} ms" for phase, ms in done.timings_ms.items() if phase != "queue")
+            click.echo(f"back end {engine.backend.name}, {engine.threads} threads: {phases}", err=True)
 
 
 @click.command()

@@ -22,6 +22,7 @@ from typing import Literal
 
 import numpy as np
 
+from gpu import memory
 from gpu.errors import OutOfMemory, ProverError
 from gpu.groth16.backend import Synthesis
 from gpu.groth16.engine import Done, Engine, done
@@ -296,6 +297,6 @@ class Pipeline:
 
 
 def work_bytes(key: ProvingKey) -> int:
-    """Memory of one proof beside its key: the witness, three vectors on the domain, and the digits of the sums."""
+    """Memory of one proof beside its key, by the constants that `gpu.memory` measured."""
     facts = key.facts
-    return 32 * facts.n_vars + 3 * 32 * facts.domain_size + 40 * (4 * facts.n_vars + facts.domain_size)
+    return memory.needed_for(facts.n_vars, facts.domain_size, 0, 0) - memory.needed_for(0, 0, 0, 0)
