@@ -13,8 +13,8 @@ from gpu.cuda.device import Buffer, Device, Span
 from gpu.curve.group import KernelGroup
 from gpu.curve.reference import Point
 from gpu.msm import schedule as schedules
+from gpu.msm.horner import Sum, horner
 from gpu.msm.schedule import DEFAULT_ENTRIES, RUN, SCAN_ITEMS, SCAN_THREADS, Schedule
-from gpu.msm.windows import Sum, horner
 
 SCALAR_BYTES = 32
 _BLOCK = 256

@@ -18,6 +18,7 @@ from gpu.field.cuda import (
     FieldType,
     add,
     field_type,
+    from_montgomery,
     is_zero,
     load,
     load_tile,
@@ -28,7 +29,6 @@ from gpu.field.cuda import (
     sub,
     zero,
 )
-from gpu.field.cuda import from_montgomery as plain
 
 uint32, uint64 = types.uint32, types.uint64
 
@@ -169,15 +169,7 @@ def quotient(F, a, b, c, n):
     """a[i] = a[i] * b[i] - c[i], out of Montgomery form."""
     i = uint32(cuda.grid(1))
     if i < n:
-        store(F, a, i, plain(F, sub(F, mul(F, load(F, a, i), load(F, b, i)), load(F, c, i))))
-
-
-@kernel("from_montgomery", "pu", fields=_scalars, max_threads=256)
-def from_montgomery(F, x, n):
-    """x[i] out of Montgomery form."""
-    i = uint32(cuda.grid(1))
-    if i < n:
-        store(F, x, i, plain(F, load(F, x, i)))
+        store(F, a, i, from_montgomery(F, sub(F, mul(F, load(F, a, i), load(F, b, i)), load(F, c, i))))
 
 
 @cuda.jit(device=True)

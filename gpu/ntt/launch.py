@@ -107,11 +107,6 @@ def quotient(device: Device, curve: Curve, a: Place, b: Place, c: Place, n: int)
     device.launch(f"{curve.name}_quotient", *_grid(n), a, b, c, n)
 
 
-def from_montgomery(device: Device, curve: Curve, x: Place, n: int) -> None:
-    """x[i] out of Montgomery form, in place."""
-    device.launch(f"{curve.name}_from_montgomery", *_grid(n), x, n)
-
-
 def rows(
     device: Device,
     curve: Curve,

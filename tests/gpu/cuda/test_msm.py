@@ -13,10 +13,10 @@ from gpu.curve.group import KernelGroup, kernel_g1
 from gpu.curve.params import BLS12381, BN254, CURVES, Curve
 from gpu.curve.reference import Point
 from gpu.msm import schedule
+from gpu.msm.horner import horner
 from gpu.msm.launch import DeviceMsm, n_bytes
 from gpu.msm.plan import pack
 from gpu.msm.schedule import DEFAULT_ENTRIES, MAX_C
-from gpu.msm.windows import horner
 from tests.gpu.ptx.device import EmulatedDevice
 
 pytestmark = pytest.mark.prover
