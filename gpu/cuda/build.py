@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
@@ -177,6 +178,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     architectures = [name for name in ARCHITECTURES if name in (chosen.arch or ARCHITECTURES)]
     try:
         manifest = build(chosen.out, architectures, chosen.kernel or (), chosen.jobs, chosen.count)
+    except BrokenProcessPool:
+        sys.stderr.write("a compiling process was killed (out of memory?); try --jobs 1\n")
+        return 1
     except (Refused, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

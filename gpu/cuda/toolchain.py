@@ -98,15 +98,20 @@ def instructions(cubin: bytes) -> Counter[str]:
 
 def _run(command: Sequence[str | Path], folder: str | None = None) -> str:
     """Output and errors of a tool; Refused, with its first line of complaint, where it fails."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
+    name = Path(command[0]).name
+    try:
+        done = subprocess.run(
+            [str(part) for part in command],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Refused(f"{name} took longer than {_TIMEOUT_S} s; is this machine overloaded?") from None
     if done.returncode:
-        raise Refused(f"{Path(command[0]).name} failed: {done.stdout.strip().splitlines()[0] if done.stdout else ''}")
+        complaint = done.stdout.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise Refused(f"{name} failed: {complaint[0]}")
     return done.stdout
