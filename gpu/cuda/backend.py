@@ -35,13 +35,16 @@ class KeyPoints:
     path: str
     facts: ZkeyFacts
     points: dict[str, np.ndarray]
+    content: str
+    """Stands for what the file held when it was mapped, as `BinFile` says: equal for equal points."""
 
 
 def open_points(path: str) -> KeyPoints:
     """The points of a `.zkey`, mapped, not checked: whoever wants a proof has done that. BadFile for another file."""
     file, facts = open_zkey(path)
     numbers = {"a": 5, "b1": 6, "b2": 7, "c": 8, "h": 9}
-    return KeyPoints(path, facts, {name: np.frombuffer(file.section(at), np.uint8) for name, at in numbers.items()})
+    points = {name: np.frombuffer(file.section(at), np.uint8) for name, at in numbers.items()}
+    return KeyPoints(path, facts, points, file.content)
 
 
 class _Workspace:
@@ -102,18 +105,18 @@ class DeviceProver:
 
     @property
     def resident(self) -> dict[str, int]:
-        """Bytes that each key holds on the GPU, by the key's name, most recently used last."""
-        return {name: held.plan.key_bytes for name, held in self._keys.items()}
+        """Bytes that each key holds on the GPU, by the key's content, most recently used last."""
+        return {content: held.plan.key_bytes for content, held in self._keys.items()}
 
     def sums(
-        self, name: str, key: KeyPoints, witness: np.ndarray, a: np.ndarray, b: np.ndarray, progress: Progress
+        self, key: KeyPoints, witness: np.ndarray, a: np.ndarray, b: np.ndarray, progress: Progress
     ) -> dict[str, Point]:
-        """The sums, named as in `gpu.groth16.backend.Sums`. `name` stands for the content of the key's file.
+        """The sums, named as in `gpu.groth16.backend.Sums`.
 
         `witness`: plain scalars below r, 32 bytes each; `a`, `b`: values on the domain, in Montgomery form.
         OutOfDeviceMemory before any work when the proof can't fit; DevicePoisoned when the GPU is lost.
         """
-        work, held = self._ready(name, key, progress)
+        work, held = self._ready(key, progress)
         device, curve, size = self._device, key.facts.curve, key.facts.domain_size
         progress("transforms")
         device.upload(work.a, a)
@@ -162,29 +165,29 @@ class DeviceProver:
                 self._device.upload(where, points[at : at + n * group.point_bytes])
             yield msm.start(where, scalars.at(begin * SCALAR_BYTES), n)
 
-    def _ready(self, name: str, key: KeyPoints, progress: Progress) -> tuple[_Workspace, _Resident]:
+    def _ready(self, key: KeyPoints, progress: Progress) -> tuple[_Workspace, _Resident]:
         """Workspace and points for this key, everything in its place."""
         try:
-            return self._place(name, key, progress)
+            return self._place(key, progress)
         except OutOfDeviceMemory:
             if not self._keys and self._workspace is None:
                 raise
         # Somebody else took of the GPU's memory since it was planned: give all of ours back and plan with what is left.
         self.close()
-        return self._place(name, key, progress)
+        return self._place(key, progress)
 
-    def _place(self, name: str, key: KeyPoints, progress: Progress) -> tuple[_Workspace, _Resident]:
-        held = self._keys.get(name)
+    def _place(self, key: KeyPoints, progress: Progress) -> tuple[_Workspace, _Resident]:
+        held = self._keys.get(key.content)
         plan = held.plan if held else self._plan(key)
         if self._workspace is not None and self._workspace.shape != _shape(key.facts, plan):
             self._free_workspace()
         needed = (0 if self._workspace else plan.work_bytes) + (0 if held else plan.key_bytes)
-        self._make_room(needed, name)
+        self._make_room(needed, key.content)
         if self._workspace is None:
             self._workspace = _Workspace(self._device, key.facts, plan)
         if held is None:
-            held = self._keys[name] = self._load(key, plan, progress)
-        self._keys.move_to_end(name)
+            held = self._keys[key.content] = self._load(key, plan, progress)
+        self._keys.move_to_end(key.content)
         return self._workspace, held
 
     def _plan(self, key: KeyPoints) -> Plan:

@@ -13,9 +13,9 @@ from typing import Any
 from gpu.cuda.jobs import Job, JobQueue, order_of
 from gpu.cuda.process import COMMAND, Limits
 from gpu.cuda.segments import Segments
-from gpu.cuda.wire import name_of, point_from
+from gpu.cuda.wire import point_from
 from gpu.cuda.worker import Worker
-from gpu.errors import BadFile, ProverError
+from gpu.errors import ProverError
 from gpu.groth16.backend import Sums, Synthesis
 from gpu.groth16.key import ProvingKey
 
@@ -58,12 +58,10 @@ class CudaBackend:
         segment = self._segments.take(sum(vector.nbytes for vector in vectors))
         try:
             segment.write(vectors)
-            order = order_of(next(self._numbers), os.path.abspath(key.path), name_of(key.path), vectors)
-        except BaseException as error:
+        except BaseException:
             self._segments.give_back(segment)
-            if isinstance(error, OSError):
-                raise BadFile(key.path, "file", f"cannot be read any more: {error.strerror}", "restore it") from error
             raise
+        order = order_of(next(self._numbers), os.path.abspath(key.path), key.content, vectors)
         job = Job(order, ready.ticket, segment, self._segments.give_back)
         self._jobs.put(job)
         while not job.finished.wait(_POLL_S):

@@ -116,5 +116,6 @@ class JobQueue:
             self._changed.notify_all()
 
 
-def order_of(number: int, path: str, name: str, vectors: Sequence[np.ndarray]) -> dict[str, Any]:
-    return {"prove": number, "path": path, "name": name, "n_bytes": [vector.nbytes for vector in vectors]}
+def order_of(number: int, path: str, content: str, vectors: Sequence[np.ndarray]) -> dict[str, Any]:
+    """What `gpu.cuda.wire` calls prove."""
+    return {"prove": number, "path": path, "content": content, "n_bytes": [vector.nbytes for vector in vectors]}

@@ -12,6 +12,7 @@ from gpu.cuda.device import OutOfDeviceMemory
 from gpu.curve.group import KernelGroup, kernel_g1, kernel_g2
 from gpu.groth16.zkey import ZkeyFacts
 from gpu.msm.launch import n_bytes as msm_bytes
+from gpu.msm.schedule import DEFAULT_ENTRIES
 from gpu.ntt.launch import n_bytes as domain_bytes
 
 SCALAR_BYTES = 32
@@ -68,7 +69,7 @@ def make_plan(path: str, facts: ZkeyFacts, available: int, total: int, smallest_
     OutOfDeviceMemory, with the figures and the key's `path`, when not even the smallest one fits.
     """
     sections = sections_of(facts)
-    longest = max(section.n for section in sections)
+    longest = min(DEFAULT_ENTRIES, max(section.n for section in sections))
     everything = sum(section.n_bytes for section in sections)
     work = _work_bytes(facts, longest)
     if work + everything <= available:

@@ -23,7 +23,8 @@ from gpu.cuda.device import (
 from gpu.cuda.wire import BEAT_S, Channel, pair
 from gpu.errors import Cancelled, ProverError, Refused
 
-COMMAND = (sys.executable, "-m", "gpu.cuda.server")
+# Whoever keeps the working directory out of the path keeps it out of the child's, too.
+COMMAND = (sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", "gpu.cuda.server")
 _LAST_WORDS_S = 2
 
 _ERRORS = (

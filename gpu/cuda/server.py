@@ -23,7 +23,7 @@ import numpy as np
 
 from gpu.cuda.backend import DeviceProver, KeyPoints, open_points
 from gpu.cuda.device import Device, DevicePoisoned
-from gpu.cuda.wire import BEAT_S, Channel, name_of
+from gpu.cuda.wire import BEAT_S, Channel
 from gpu.errors import Cancelled, ProverError, Refused
 from gpu.lifeline import end_with_parent
 
@@ -76,19 +76,18 @@ class Server:
                 raise Cancelled("the proof was cancelled while the GPU worked on it")
             self._channel.send({"step": step})
 
-        name = message["name"]
-        sums = prover.sums(name, self._key(message["path"], name), witness, a, b, progress)
+        sums = prover.sums(self._key(message["path"], message["content"]), witness, a, b, progress)
         self._keys = {held: key for held, key in self._keys.items() if held in prover.resident}
         self._channel.send({"done": number, "sums": sums, "resident": prover.resident})
 
-    def _key(self, path: str, name: str) -> KeyPoints:
+    def _key(self, path: str, content: str) -> KeyPoints:
         """The key's points. Refused when the file is no longer the one that the parent checked."""
-        if name not in self._keys:
-            self._keys[name] = open_points(path)
-            if name_of(path) != name:
-                del self._keys[name]
+        if content not in self._keys:
+            opened = open_points(path)
+            if opened.content != content:
                 raise Refused(f"{path}: the key was changed while it was in use; ask for the proof again")
-        return self._keys[name]
+            self._keys[content] = opened
+        return self._keys[content]
 
     def _failed(self, number: int | None, error: ProverError) -> None:
         self._channel.send({"failed": number, "error": [error.name, str(error)]})

@@ -1,17 +1,17 @@
 """What a GPU process and its parent say to each other: JSON objects over a pair of sequenced-packet sockets.
 
-To the process:  {"prove": id, "path", "name", "n_bytes": [witness, a, b]} with a descriptor of memory that holds the
+To the process:  {"prove": id, "path", "content", "n_bytes": [witness, a, b]} with a descriptor of memory that holds the
                  three vectors one after another; {"cancel": id}; {"stop": true}
 To the parent:   {"ready": facts}; {"beat": n}; {"step": what}; {"done": id, "sums", "resident"};
                  {"failed": id, "error": [word, message]}; an id of null speaks of the process as a whole
 
-`name` stands for the content of the file at `path`. Sums are points in affine coordinates, as numbers.
+`content` stands for what the file at `path` must hold, as `gpu.groth16.binfile.BinFile` says. Sums are points in affine
+coordinates, as numbers.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import socket
 import threading
 from typing import Any
@@ -59,12 +59,6 @@ class Channel:
 def pair() -> tuple[socket.socket, socket.socket]:
     """Two connected ends; not inherited by other processes than those they are handed to."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-
-def name_of(path: str) -> str:
-    """Stands for the content of a file: another name when the file was written or replaced. OSError without one."""
-    stat = os.stat(path)
-    return f"{os.path.realpath(path)}:{stat.st_dev}:{stat.st_ino}:{stat.st_size}:{stat.st_mtime_ns}"
 
 
 def point_from(value: Any) -> Point:

@@ -52,7 +52,7 @@ def proofs(setting: Setting) -> Figures:
             times = []
             for _ in range(4):
                 begun = time.perf_counter()
-                got = prover.sums("key", KeyPoints("key", facts, points), witness, a, b, lambda step: None)
+                got = prover.sums(KeyPoints("key", facts, points, "key"), witness, a, b, lambda step: None)
                 times.append(ms(begun))
                 same(f"{curve.name} proof of 2^{log_n}", got, right)
             prover.close()

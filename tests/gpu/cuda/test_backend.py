@@ -37,7 +37,7 @@ class InProcess:
 
     def sums(self, key: ProvingKey, ready: Synthesis) -> Sums:
         points = open_points(key.path)
-        return Sums(**self.prover.sums(key.path, points, ready.witness, ready.a, ready.b, progress=self.steps.append))
+        return Sums(**self.prover.sums(points, ready.witness, ready.a, ready.b, progress=self.steps.append))
 
     def workers(self) -> list[dict[str, Any]]:
         return []
@@ -80,7 +80,9 @@ def test_a_key_is_sent_once(works: dict[str, Work], device: EmulatedDevice) -> N
     for _ in range(2):
         assert backend.sums(work.key, work.copy()) == work.expected
     assert backend.steps.count("load h") == 1
-    assert backend.prover.resident == {work.key.path: sum(p.nbytes for p in open_points(work.key.path).points.values())}
+    assert backend.prover.resident == {
+        work.key.content: sum(p.nbytes for p in open_points(work.key.path).points.values())
+    }
     backend.close()
     assert device.used == 0
 
@@ -93,9 +95,9 @@ def test_the_least_recently_used_key_leaves_first(works: dict[str, Work]) -> Non
     backend = InProcess(device)
     for work in (one, two):
         assert backend.sums(work.key, work.copy()) == work.expected
-        assert list(backend.prover.resident) == [work.key.path]
+        assert list(backend.prover.resident) == [work.key.content]
     assert backend.sums(one.key, one.copy()) == one.expected  # its smaller workspace leaves room for both keys
-    assert list(backend.prover.resident) == [two.key.path, one.key.path]
+    assert list(backend.prover.resident) == [two.key.content, one.key.content]
     backend.close()
     assert device.used == 0
 
@@ -112,7 +114,7 @@ def test_a_key_larger_than_the_memory_is_sent_in_ranges(spare: int, works: dict[
     for _ in range(2):
         assert backend.sums(work.key, work.copy()) == work.expected
     assert backend.steps.count("sum a") > 2
-    assert bool(backend.prover.resident[work.key.path]) == bool(spare)
+    assert bool(backend.prover.resident[work.key.content]) == bool(spare)
     backend.close()
     assert device.used == 0
 
@@ -153,7 +155,7 @@ def test_memory_that_others_took_meanwhile(works: dict[str, Work]) -> None:
     failures[device.calls + 6] = OutOfDeviceMemory("somebody was faster")
     assert backend.sums(two.key, two.copy()) == two.expected
     assert device.calls > max(failures)
-    assert list(backend.prover.resident) == [two.key.path]
+    assert list(backend.prover.resident) == [two.key.content]
     backend.close()
     assert device.used == 0
 
@@ -183,7 +185,7 @@ def test_a_proof_can_be_given_up_between_steps(works: dict[str, Work], device: E
 
     points = open_points(work.key.path)
     with pytest.raises(Cancelled):
-        backend.prover.sums(work.key.path, points, **work.vectors(), progress=stop)
+        backend.prover.sums(points, **work.vectors(), progress=stop)
     assert backend.sums(work.key, work.copy()) == work.expected
     backend.close()
     assert device.used == 0

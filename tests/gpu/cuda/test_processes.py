@@ -19,7 +19,7 @@ import pytest
 from gpu.cuda.client import CudaBackend
 from gpu.cuda.device import GpuError, NoDevice, OutOfDeviceMemory
 from gpu.cuda.process import Limits
-from gpu.errors import BadFile, Cancelled, DeadlineExceeded
+from gpu.errors import Cancelled, DeadlineExceeded, Refused
 from gpu.groth16.ticket import Ticket
 from tests.gpu.conftest import Files
 from tests.gpu.cuda.works import Work, make_work
@@ -199,17 +199,16 @@ def test_a_process_that_never_starts_fails_the_proofs_at_once(
     assert backend.sums(work.key, work.copy()) == work.expected
 
 
-def test_a_key_that_changes_is_sent_again(work: Work, start: Start, tmp_path: Path) -> None:
+def test_only_the_key_that_was_checked_is_used(work: Work, start: Start, tmp_path: Path) -> None:
     moved = tmp_path / "k.zkey"
     moved.write_bytes(Path(work.key.path).read_bytes())
     backend = start()
-    key = replace(work.key, path=str(moved))
-    assert backend.sums(key, work.copy()) == work.expected
+    with pytest.raises(Refused, match="was changed while it was in use"):
+        backend.sums(replace(work.key, path=str(moved)), work.copy())
     moved.unlink()
-    with pytest.raises(BadFile, match="cannot be read any more"):
-        backend.sums(key, work.copy())
-    moved.write_bytes(Path(work.key.path).read_bytes())
-    assert backend.sums(key, work.copy()) == work.expected
+    with pytest.raises(GpuError, match=r"k\.zkey: file: cannot be read"):
+        backend.sums(replace(work.key, path=str(moved)), work.copy())
+    assert backend.sums(work.key, work.copy()) == work.expected
 
 
 def test_the_process_ends_with_its_parent(tmp_path: Path) -> None:
