@@ -17,7 +17,7 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
         python3 -m venv /build && /build/bin/pip install -q --require-hashes -r requirements/kernels.txt; fi
 COPY gpu gpu
 RUN if [ -n "${GPU_ARCHITECTURES}" ]; then \
-        /build/bin/python -m gpu.cuda.build /kernels $(printf -- "--arch %s " ${GPU_ARCHITECTURES}); fi
+        /build/bin/python -B -m gpu.cuda.build /kernels $(printf -- "--arch %s " ${GPU_ARCHITECTURES}); fi
 
 FROM ${BASE} AS build
 ARG GPU_ARCHITECTURES
@@ -32,7 +32,8 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     && /build/bin/pip --python /opt/provefleet/bin/python install -q --require-hashes \
         -r "requirements/$([ -n "${GPU_ARCHITECTURES}" ] && echo cuda || echo base).txt"
 COPY pyproject.toml README.md LICENSE provefleet.py ./
-COPY gpu gpu
+# From there, not anew: the prover refuses kernels that were made from other sources than its own.
+COPY --from=kernels /src/gpu gpu
 COPY logs logs
 RUN /build/bin/pip wheel -q --no-index --no-deps --no-build-isolation -w /wheel . \
     && /build/bin/pip --python /opt/provefleet/bin/python install -q --no-index --no-deps /wheel/*.whl

@@ -40,8 +40,9 @@ def test_it_proves_and_verifies(payload: Container) -> None:
 def test_it_brings_gpu_kernels_and_no_compiler(payload: Container) -> None:
     listing = "from gpu.cuda.images import images_for; print(len(images_for((9, 0))), len(images_for((13, 0))))"
     done = payload.run("python", "-P", "-c", listing)
+    assert done.returncode == 0, done.stdout
     machine_code, ptx = map(int, done.stdout.split())
-    assert machine_code == ptx > 40, done.stdout
+    assert machine_code == ptx > 40
     assert payload.run("python", "-P", "-c", "import cuda.bindings.driver").returncode == 0
     for module in ("numba_cuda", "nvidia"):
         assert payload.run("python", "-P", "-c", f"import {module}").returncode == 1, module
@@ -57,7 +58,7 @@ def test_it_holds_no_control_plane(payload: Container) -> None:
 def test_it_is_small_and_says_what_it_is(buildah: Buildah, payload_image: str, control_image: str) -> None:
     sizes = {image: buildah.megabytes(image) for image in (payload_image, control_image)}
     print(f"sizes in MB: {sizes}")
-    assert sizes[payload_image] < 520
+    assert sizes[payload_image] < 540
     assert sizes[control_image] < 850
     config = buildah.facts(payload_image)["config"]
     assert config["User"] == "prover"
