@@ -126,6 +126,25 @@ def test_fewer_scalars_than_it_was_made_for(device: EmulatedDevice, put: Put, cu
     msm.free()
 
 
+def test_the_end_of_a_sum_while_the_next_one_runs(device: EmulatedDevice, put: Put, curve: Curve) -> None:
+    group = kernel_g1(curve)
+    table, g = multiples(group), group.reference.generator
+    points, scalars = put(group.encode([table[1], table[2], table[3]])), put(pack([5, curve.r - 7, 1 << 200]))
+    msm = DeviceMsm(device, group, 2)
+    first = msm.start(points, scalars, 2)
+    with pytest.raises(RuntimeError, match="before its wait"):
+        first.point()
+    first.wait()
+    second = msm.start(points.at(group.point_bytes), scalars.at(32), 2)
+    assert first.point() == group.reference.mul(g, 5 - 14)
+    second.wait()
+    assert second.point() == group.reference.mul(g, -14 + (3 << 200))
+    for n in (0, 3):
+        with pytest.raises(ValueError, match=f"{n} points"):
+            msm.start(points, scalars, n)
+    msm.free()
+
+
 def test_without_memory_nothing_stays(group: KernelGroup) -> None:
     need = n_bytes(group, 100)
     for total in (need - 1, need // 2, 10):
