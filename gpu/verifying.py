@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -52,11 +54,31 @@ def read_vkey(path: str) -> VerificationKey:
         raise BadFile(path, "verification key", error.reason, "export it again (provefleet vkey)") from error
 
 
+def read_public_values(path: str, key: VerificationKey) -> list[int]:
+    """The values of a `public.json`, as many as the key has. BadFile when it is not JSON, ProofRejected for values
+    that can't be right.
+    """
+    with _naming(path):
+        return parse_public(read_json(path, "public values"), key)
+
+
+def read_proof(path: str, key: VerificationKey) -> Proof:
+    """The proof of a `proof.json`, on the key's curve. BadFile when it is not JSON, ProofRejected for a bad one."""
+    with _naming(path):
+        return parse_proof(read_json(path, "proof"), key.curve)
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """A rejection says which file it is about."""
+    try:
+        yield
+    except ProofRejected as error:
+        raise ProofRejected(f"{path}: {error.reason}") from error
+
+
 def _read_statement(key: VerificationKey, public: str, proof: str) -> tuple[list[int], Proof]:
-    return (
-        parse_public(read_json(public, "public values"), key),
-        parse_proof(read_json(proof, "proof"), key.curve),
-    )
+    return read_public_values(public, key), read_proof(proof, key)
 
 
 def _proofs_in(folder: str) -> list[str]:

@@ -115,9 +115,17 @@ def read_json(path: str | os.PathLike[str], what: str) -> Any:
         raise BadFile(path, what, f"is over {MAX_JSON_BYTES >> 20} MiB", todo)
     try:
         # Integers stay text: Python refuses to parse very long ones, and no number in these files is one.
-        return json.loads(raw, parse_int=str)
+        return json.loads(raw, parse_int=str, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise BadFile(path, what, f"is not JSON: {str(error)[:80]}", todo) from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Two readers of a key that is given twice might take different values."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is given twice")
+    return found
 
 
 def parse_vkey(value: Any) -> VerificationKey:
