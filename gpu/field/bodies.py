@@ -28,11 +28,18 @@ def store(m: Machine, pointer: Any, parts: Parts) -> None:
     m.arith.store(pointer, parts)
 
 
-def product(a: Any, x: Parts, y: Parts) -> Parts:
-    """x y. Karatsuba over the extension: three products instead of four."""
+def product(a: Any, x: Parts, y: Parts, places: tuple[Any, Any] | None = None) -> Parts:
+    """x y. Karatsuba over the extension: three products instead of four. `places`: pointers that x and y were loaded
+    from, where memory has not changed since.
+    """
     if len(x) == 1:
-        return [a.mul(x[0], y[0])]
-    low, high = a.mul(x[0], y[0]), a.mul(x[1], y[1])
+        return [a.product_of(*places) if places else a.mul(x[0], y[0])]
+    if places:
+        size = a.kind.words // 2
+        seconds = (a.b.gep(place, [ir.Constant(I64, size)]) for place in places)
+        low, high = a.product_of(*places), a.product_of(*seconds)
+    else:
+        low, high = a.mul(x[0], y[0]), a.mul(x[1], y[1])
     cross = a.mul(a.add_lazily(x[0], x[1]), a.add_lazily(y[0], y[1]))
     return [a.sub(low, high), a.sub(a.sub(cross, low), high)]
 
@@ -48,11 +55,12 @@ def square(a: Any, x: Parts) -> Parts:
 
 def _mul(m: Machine, *args: Any) -> None:
     x, y = (load(m, pointer) for pointer in args[1:])
-    store(m, args[0], product(m.arith, x, y))
+    store(m, args[0], product(m.arith, x, y, (args[1], args[2])))
 
 
 def _sqr(m: Machine, *args: Any) -> None:
-    store(m, args[0], square(m.arith, load(m, args[1])))
+    x = load(m, args[1])
+    store(m, args[0], square(m.arith, x) if len(x) > 1 or m.kind.lanes > 1 else [m.arith.product_of(args[1], args[1])])
 
 
 def _add(m: Machine, *args: Any) -> None:

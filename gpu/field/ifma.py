@@ -109,6 +109,14 @@ class Arithmetic:
             low, high, first = self._montgomery_row(low, high, first)
         return self._product(x, y, low, high, first)
 
+    def product_of(self, x: Any, y: Any) -> Value:
+        """The product of two elements of the prime field in memory."""
+        return self.mul(self.coefficient(x), self.coefficient(y))
+
+    def coefficient(self, pointer: Any) -> Value:
+        """One element of the prime field."""
+        return self.stored([v.load(self.b, pointer, i) for i in range(self.n)])
+
     def sqr(self, x: Value) -> Value:
         """x^2 / R, with the products of two different limbs taken once and doubled."""
         x = self.normal(x)

@@ -33,6 +33,11 @@ def vector_name() -> str:
     return "ifma_emulated" if emulated() else "ifma"
 
 
+def scalar_name() -> str:
+    """The name of the instructions that one element at a time is calculated with."""
+    return "scalar_adx" if adx() else "scalar"
+
+
 def target_name() -> str:
     """What numba compiles for, in a word fit for a folder's name."""
     name = _config.CPU_NAME or llvm.get_host_cpu_name() or "generic"
@@ -59,13 +64,31 @@ def vector_missing() -> str | None:
 
 
 @cache
+def adx() -> bool:
+    """Whether kernels may use MULX, ADCX and ADOX: by numba's settings where there are any, else by this CPU."""
+    wanted = ("adx", "bmi2")
+    configured = _config.CPU_FEATURES
+    if configured is not None:
+        found = all(f"+{name}" in configured.split(",") for name in wanted)
+    else:
+        found = all(_host_features().get(name) for name in wanted)
+    if found:
+        llvm.initialize_native_asmparser()  # numba doesn't; without it LLVM aborts at the first assembly
+    return found
+
+
+def _host_features() -> dict[str, bool]:
+    try:
+        return dict(llvm.get_host_cpu_features())
+    except RuntimeError:  # LLVM can't tell on this architecture
+        return {}
+
+
+@cache
 def host_missing() -> str | None:
     """Why this CPU can't run the vector back end, in a few words; None when it can."""
     if emulated():
         return None
-    try:
-        features = llvm.get_host_cpu_features()
-    except RuntimeError:  # LLVM can't tell on this architecture
-        features = {}
+    features = _host_features()
     missing = [name for name in IFMA_FEATURES if not features.get(name)]
     return None if not missing else f"this CPU has no AVX-512 IFMA (missing: {', '.join(missing)})"

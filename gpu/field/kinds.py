@@ -57,7 +57,7 @@ class KernelField:
     @property
     def isa(self) -> str:
         """The instructions that the field's operations are compiled to; part of every symbol's name."""
-        return "scalar" if self.lanes == 1 else isa.vector_name()
+        return isa.scalar_name() if self.lanes == 1 else isa.vector_name()
 
 
 _ALL = [(BN254_P, 1), (BN254_P, 2), (BN254_R, 1), (BLS12381_P, 1), (BLS12381_P, 2), (BLS12381_R, 1)]

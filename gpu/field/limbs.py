@@ -14,6 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from gpu.field import adx, isa
 from gpu.field.params import Field
 
 I64 = ir.IntType(64)
@@ -32,11 +33,7 @@ class Arithmetic:
 
     def load(self, pointer: Any) -> list[Limbs]:
         """The coefficients of an element."""
-        n, words = self.kind.limbs, []
-        for i in range(self.kind.words):
-            word = self.b.load(self.b.gep(pointer, [ir.Constant(I64, i)]))
-            word.align = 1  # sections of a mapped file start anywhere
-            words.append(word)
+        n, words = self.kind.limbs, self._words(pointer, self.kind.words)
         return [words[i : i + n] for i in range(0, len(words), n)]
 
     def store(self, pointer: Any, parts: list[Limbs]) -> None:
@@ -49,10 +46,42 @@ class Arithmetic:
         return constants(value, self.kind.limbs)
 
     def mul(self, x: Limbs, y: Limbs) -> Limbs:
-        return mul(self.b, self.kind.field, x, y)
+        if not isa.adx():
+            return mul(self.b, self.kind.field, x, y)
+        return self.product_of(self._in_memory(x), self._in_memory(y))
 
     def sqr(self, x: Limbs) -> Limbs:
-        return mul(self.b, self.kind.field, x, x)
+        if not isa.adx():
+            return mul(self.b, self.kind.field, x, x)
+        place = self._in_memory(x)
+        return self.product_of(place, place)
+
+    def product_of(self, x: Any, y: Any) -> Limbs:
+        """The product of two elements of the prime field in memory: what assembly takes at once."""
+        b, field = self.b, self.kind.field
+        if not isa.adx():
+            return self.mul(self.coefficient(x), self.coefficient(y))
+        return split(b, _reduce_once(b, field, join(b, adx.montgomery(b, field, x, y))), field.limbs)
+
+    def coefficient(self, pointer: Any) -> Limbs:
+        """One element of the prime field."""
+        return self._words(pointer, self.kind.limbs)
+
+    def _words(self, pointer: Any, count: int) -> Limbs:
+        words = []
+        for i in range(count):
+            word = self.b.load(self.b.gep(pointer, [ir.Constant(I64, i)]))
+            word.align = 1  # sections of a mapped file start anywhere
+            words.append(word)
+        return words
+
+    def _in_memory(self, x: Limbs) -> Any:
+        """A pointer to a copy of x."""
+        with self.b.goto_entry_block():
+            place = self.b.bitcast(self.b.alloca(ir.ArrayType(I64, len(x))), I64.as_pointer())
+        for i, limb in enumerate(x):
+            self.b.store(limb, self.b.gep(place, [ir.Constant(I64, i)]))
+        return place
 
     def add(self, x: Limbs, y: Limbs) -> Limbs:
         return add(self.b, self.kind.field, x, y)
@@ -98,8 +127,12 @@ class Lazy(Arithmetic):
         super().__init__(builder, kind)
         self._double = 2 * kind.field.modulus
 
-    def mul(self, x: Limbs, y: Limbs) -> Limbs:
-        return _montgomery(self.b, self.kind.field, y, x)
+    def mul(self, x: Limbs, y: Any) -> Limbs:
+        """x y / R. `y`: limbs, or a pointer to an element that nothing changes."""
+        if not isa.adx():
+            return _montgomery(self.b, self.kind.field, y if isinstance(y, list) else self.coefficient(y), x)
+        place = self._in_memory(y) if isinstance(y, list) else y
+        return adx.montgomery(self.b, self.kind.field, place, self._in_memory(x))
 
     def sqr(self, x: Limbs) -> Limbs:
         raise NotImplementedError("a lazy square may exceed 2p")

@@ -24,9 +24,9 @@ def _arith(m: Machine) -> Any:
 
 
 def _constant(m: Machine, a: Any, row: Any) -> Any:
-    """An element of a table of rows, in every lane."""
+    """An element of a table of rows as a second factor, in every lane."""
     if m.kind.lanes == 1:
-        return load(m, row)[0]
+        return row
     b = m.builder
     return a.stored([v.spread(b, b.load(b.gep(row, [I64(i)]))) for i in range(m.kind.limbs)])
 
