@@ -9,12 +9,15 @@ import struct
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from gpu.cuda.check.arithmetic import transforms
+from gpu.cuda.check.setting import Setting, Sizes
+from gpu.cuda.check.sums import sums
 from gpu.cuda.device import (
     DevicePoisoned,
     DeviceTooOld,
@@ -25,6 +28,7 @@ from gpu.cuda.device import (
     OutOfDeviceMemory,
 )
 from gpu.cuda.driver import N_STAGES, STAGE_BYTES, CudaDevice
+from tests.gpu.ptx.kernels import module_of, ptx_file
 
 fake = ctypes.CDLL("libcuda.so.1")
 fake.fake_used.restype = fake.fake_host.restype = ctypes.c_size_t
@@ -165,6 +169,53 @@ def case_unusable() -> None:
     fake.fake_device(1, 9, 0, GIB)
     fake.fake_failure(b"cuInit", 0, 803, 0)
     raises(NoDriver, "SYSTEM_DRIVER_MISMATCH", lambda: CudaDevice(lambda capability: KERNELS))
+
+
+class OurKernels(Mapping[str, Path]):
+    """The PTX of every kernel, compiled when it is asked for."""
+
+    def __getitem__(self, symbol: str) -> Path:
+        return ptx_file(symbol)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["bn254_multiply"])
+
+    def __len__(self) -> int:
+        return 1
+
+    def __contains__(self, symbol: object) -> bool:
+        return True
+
+
+def case_our_kernels_give_right_answers() -> None:
+    """The parameter blocks that the driver gets are what the kernels read: transforms and sums as on a GPU."""
+    launched = set()
+
+    @LAUNCH
+    def on_launch(kernel, grid, block, args, n_bytes):
+        name = kernel.decode()
+        launched.add(name)
+        head = ptx_file(name).read_text().split(".entry", 1)[1].split(")", 1)[0]
+        types = re.findall(r"\.param \.[ub](32|64)", head)
+        packed = ctypes.string_at(args, n_bytes)
+        values = struct.unpack("@" + "".join("Q" if bits == "64" else "I" for bits in types), packed)
+        module_of(name).launch(name, grid, block, values)
+        return 0
+
+    fake.fake_launch(on_launch)
+    made = []
+
+    def make() -> CudaDevice:
+        fake.fake_device(1, 9, 0, GIB)
+        made.append(CudaDevice(lambda capability: OurKernels()))
+        return made[-1]
+
+    sizes = Sizes(transforms=(3,), distinct=4, sums_g1=(3,), sums_g2=(3,))
+    assert transforms(Setting(make, (), sizes))
+    assert sums(Setting(make, (), sizes))
+    for each in made:
+        each.close()
+    assert {"bn254_g1_accumulate", "bls12381_g2_accumulate", "bls12381_ntt_dif"} <= launched
 
 
 def main() -> None:

@@ -109,7 +109,7 @@ CUresult cuDeviceGetAttribute(int *out, int attribute, int device) {
 }
 CUresult cuDevicePrimaryCtxSetFlags(int device, unsigned flags) { BEGIN; return SUCCESS; }
 CUresult cuDevicePrimaryCtxRetain(void **out, int device) { BEGIN; fake.retained++; *out = &fake; return SUCCESS; }
-CUresult cuDevicePrimaryCtxRelease(int device) { BEGIN; fake.retained--; fake.current = 0; return SUCCESS; }
+CUresult cuDevicePrimaryCtxRelease(int device) { BEGIN; fake.current &= --fake.retained > 0; return SUCCESS; }
 CUresult cuCtxSetCurrent(void *context) { BEGIN; fake.current = context == &fake; return SUCCESS; }
 
 CUresult cuStreamCreate(void **out, unsigned flags) { CONTEXT; *out = strdup("stream"); fake.objects++; return SUCCESS; }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.prover
+pytestmark = [pytest.mark.prover, pytest.mark.timeout(900)]  # the first to come compiles the kernels
 HERE = Path(__file__).parent
 CASES = re.findall(r"^def (case_\w+)", (HERE / "driver_cases.py").read_text(), re.MULTILINE)
 
@@ -29,7 +29,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         env={**os.environ, "LD_LIBRARY_PATH": str(folder)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     return json.loads(done.stdout)

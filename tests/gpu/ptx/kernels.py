@@ -28,6 +28,11 @@ def module_of(symbol: str) -> Module:
 
 def ptx_text(symbol: str) -> str:
     """The kernel's PTX, as the build makes it."""
+    return ptx_file(symbol).read_text()
+
+
+def ptx_file(symbol: str) -> Path:
+    """Where that lies, once it is compiled."""
     kept = _FOLDER / _digest() / f"{symbol}.ptx"
     if not kept.exists():
         from gpu.cuda.compile import ptx_of
@@ -38,7 +43,7 @@ def ptx_text(symbol: str) -> str:
         temporary = kept.with_suffix(f".{os.getpid()}")
         temporary.write_text(text)
         temporary.replace(kept)
-    return kept.read_text()
+    return kept
 
 
 @cache
