@@ -46,9 +46,11 @@ def prove(zkey: str, wtns: str, proof: str, public: str, insecure_seed: str | No
     """Make a Groth16 proof from snarkjs' KEY.zkey and WITNESS.wtns."""
     from contextlib import closing
 
+    from gpu.cut_short import explain_bus_errors
     from gpu.files import to_json, write_together
     from gpu.groth16.engine import Engine
 
+    explain_bus_errors()
     with closing(Engine()) as engine:
         done = engine.prove(zkey, wtns, insecure_seed)
         write_together({proof: to_json(done.proof), public: to_json(done.public)})
@@ -195,6 +197,7 @@ def serve(
         from gpu.lifeline import end_with_parent
 
         end_with_parent(parent_pid)
+    from gpu.cut_short import explain_bus_errors
     from gpu.daemon import listen, run
     from gpu.errors import Refused
     from gpu.groth16.engine import Engine
@@ -203,6 +206,7 @@ def serve(
     given = os.environ.get("PROVEFLEET_DAEMON_TOKEN")
     token = given or secrets.token_urlsafe(32)
     budget = key_memory_mib << 20 if key_memory_mib else None
+    explain_bus_errors()
     service = Service(Engine(key_budget=budget), partition_workers, deadline_s)
     server, url = listen(service, bind, path, token)
 

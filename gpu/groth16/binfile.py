@@ -4,7 +4,7 @@ Format (github.com/iden3/binfileutils): magic (4 bytes), version (u32), number o
 each section its type (u32), its length (u64) and its bytes; little-endian. Nothing is allocated from a length
 that the file claims: a section is a view of the mapping, and must lie inside the file. A mapped file may be
 replaced by a rename at any time, but whoever truncates it in place while it is read ends the reading process
-(SIGBUS): write keys beside, then rename.
+(SIGBUS; `gpu.cut_short` makes that one line and exit code 1): write keys beside, then rename.
 """
 
 from __future__ import annotations
