@@ -177,7 +177,7 @@ class Arithmetic:
         return self._sub(x, y, max(0, -((x.low - y.high) // 1)))
 
     def neg(self, x: Value) -> Value:
-        return self._sub(Value((v.ZERO,) * self.n, Fraction(0), Fraction(0), 0, 0), x, -((-x.high) // 1))
+        return self._sub(Value((v.ZERO,) * self.n, Fraction(0), Fraction(1, self.p), 0, 0), x, -((-x.high) // 1))
 
     def _sub(self, x: Value, y: Value, k: int) -> Value:
         b = self.b

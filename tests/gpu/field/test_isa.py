@@ -112,6 +112,28 @@ def test_kernels_for_another_cpu_compile_here_into_a_cache_of_their_own(tmp_path
     assert folder.endswith("-icelake-client-ifma")
 
 
+@pytest.mark.prover
+def test_one_element_without_adx(tmp_path) -> None:
+    """Where the tests run on a CPU with ADX: the same operations by LLVM's own multiplications."""
+    features = llvm.get_host_cpu_features()
+    features["adx"] = False
+    environment = os.environ | {"NUMBA_CPU_NAME": "x86-64", "NUMBA_CPU_FEATURES": features.flatten()}
+    if not llvm.get_process_triple().startswith("x86_64"):
+        environment = dict(os.environ)
+    tests = ["tests/gpu/field/test_operations.py", "-k", "edges and scalar", "-m", "prover", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *tests],
+        env=environment | {"NUMBA_CACHE_DIR": str(tmp_path)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert any("-x86-64-" in folder.name for folder in tmp_path.iterdir())
+
+
 @pytest.fixture
 def not_emulated(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A process without the tests' own switch, which forgets what it was told."""
