@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpu import cli
+from gpu import cli, memory
 from gpu.curve.params import Curve
 from gpu.errors import BadFile, ProverError, WitnessRefused
 from gpu.groth16.engine import Engine
@@ -118,8 +118,20 @@ def test_nothing_is_left_when_one_of_two_outputs_cannot_be_written(small: Files,
     assert list(tmp_path.iterdir()) == []
 
 
+def test_too_little_memory_is_said_before_any_work(
+    small: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "limit_bytes", lambda: 100 << 20)
+    names = [str(tmp_path / name) for name in ("proof.json", "public.json")]
+    result = CliRunner().invoke(cli.prove, [str(small.zkey), str(small.wtns), *names])
+    assert result.exit_code == 1
+    assert f"{small.zkey}: a proof with this key takes" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_usage_errors_exit_with_2_and_name_what_exists() -> None:
-    result = CliRunner().invoke(cli.circuit, ["merkle", "5", "a", "b"])
+    result = CliRunner().invoke(cli.circuit, ["tower", "5", "a", "b"])
     assert result.exit_code == 2
     assert "chain" in result.stderr
 

@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.prover
 
-RUNS = 3000
+RUNS = 1500
 
 
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris has no build for this Python")
