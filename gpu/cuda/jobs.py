@@ -60,19 +60,17 @@ class JobQueue:
             error = self._despair
         job.end(error=error)
 
-    def take(self) -> Job | None:
-        """The next job, waited for; None once the queue is closed."""
+    def take(self, wait_s: float) -> Job | None:
+        """The next job, waited for; None when there is none by then, or the queue is closed."""
         with self._changed:
-            while True:
-                while not self._jobs and not self.closing:
-                    self._changed.wait()
-                if not self._jobs:
-                    return None
+            self._changed.wait_for(lambda: self._jobs or self.closing, wait_s)
+            while self._jobs:
                 job = self._jobs.popleft()
                 if not job.withdrawn:
                     job.attempts += 1
                     return job
                 job.end(error=GpuError("the proof was withdrawn"))
+            return None
 
     def lost(self, job: Job, error: GpuError) -> None:
         """A job whose process was lost goes to another one, before all others, unless it has had its attempts."""

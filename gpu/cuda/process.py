@@ -26,6 +26,7 @@ from gpu.errors import Cancelled, ProverError, Refused
 # Whoever keeps the working directory out of the path keeps it out of the child's, too.
 COMMAND = (sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", "gpu.cuda.server")
 _LAST_WORDS_S = 2
+_GLANCE_S = 0.001
 
 _ERRORS = (
     GpuError,
@@ -91,6 +92,7 @@ class GpuProcess:
         """GpuUnavailable when this machine can't prove on a GPU, ProcessLost for anything else."""
         limit = self._limits.start_s  # for beats too: before the first one, libraries must come off the disk
         self.facts = self._answer(None, "ready", limit, limit)["ready"]
+        self.step = "idle"
 
     def prove(self, order: dict[str, Any], descriptor: int) -> dict[str, Any]:
         """The process's answer to an order. The error that it reports, by name; ProcessLost when it reports none, or
@@ -100,7 +102,18 @@ class GpuProcess:
             self._channel.send(order, descriptor)
         except OSError as error:
             raise self._lost("died") from error
-        return self._answer(order["prove"], "done", self._limits.step_s, self._limits.silence_s)
+        self.step = "begin"
+        try:
+            return self._answer(order["prove"], "done", self._limits.step_s, self._limits.silence_s)
+        finally:
+            self.step = "idle"
+
+    def look(self) -> None:
+        """Between proofs: takes in the beats. ProcessLost when the process is gone."""
+        with contextlib.suppress(TimeoutError):
+            while self._channel.receive(_GLANCE_S) is not None:
+                pass
+            raise self._lost("died")
 
     def cancel(self, number: int) -> None:
         """From any thread. The proof ends soon, or has ended already."""

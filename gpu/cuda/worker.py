@@ -13,6 +13,7 @@ from gpu.cuda.process import GpuProcess, Limits, ProcessLost
 from gpu.errors import ProverError
 from gpu.journal import log
 
+_IDLE_S = 1.0
 _PAUSES_S = (1, 2, 4, 8, 16, 30)  # between attempts to start a process that does not start
 
 
@@ -38,8 +39,14 @@ class Worker(threading.Thread):
         jobs.worker_is(ordinal)
 
     def run(self) -> None:
-        while self._start() and (job := self._jobs.take()) is not None:
-            self._prove(job)
+        while self._start():
+            job = self._jobs.take(_IDLE_S)
+            if job is not None:
+                self._prove(job)
+            elif self._jobs.closing:
+                break
+            else:
+                self._look_after()
         if self._process is not None:
             self._process.stop()
             self._process = None
@@ -72,11 +79,22 @@ class Worker(threading.Thread):
             error = problem
         self._job = None
         if isinstance(error, ProcessLost):
-            self._process, self._state = None, "starting"
-            log(f"GPU {self.ordinal}: {error}; it is replaced")
+            self._forget(error)
             self._jobs.lost(job, error)
         else:
             job.end(sums, error)
+
+    def _look_after(self) -> None:
+        """A process that died while it had nothing to do is replaced before the next proof comes."""
+        assert self._process is not None
+        try:
+            self._process.look()
+        except ProcessLost as error:
+            self._forget(error)
+
+    def _forget(self, error: ProcessLost) -> None:
+        self._process, self._state = None, "starting"
+        log(f"GPU {self.ordinal}: {error}; it is replaced")
 
     def _start(self) -> bool:
         """Whether there is a process to work with. Tries until there is one, the queue is closed, or the GPU turns out

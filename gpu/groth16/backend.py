@@ -61,7 +61,8 @@ class Backend(Protocol):
 
     def workers(self) -> list[dict[str, Any]]:
         """What each of its processors does now, in the shape of cuzk's status: worker_id, gpu_ordinal (None on
-        a CPU), state (idle or proving), current_job, current_partition, busy_secs (None while idle).
+        a CPU), state (idle or proving; of a GPU also starting or failed), current_job, current_partition, busy_secs
+        (None unless proving).
         """
         ...
 

@@ -126,6 +126,17 @@ def test_the_process_that_is_killed_from_outside(work: Work, start: Start) -> No
         assert asked.result(60) == work.expected
 
 
+def test_a_process_that_dies_idle_is_replaced_before_the_next_proof(work: Work, start: Start) -> None:
+    backend = start()
+    (pid,) = [facts["pid"] for facts in backend.gpus()]
+    os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + 30
+    while backend.gpus()[0]["pid"] == pid:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert backend.sums(work.key, work.copy()) == work.expected
+
+
 def test_an_error_of_the_proof_is_its_own(work: Work, start: Start) -> None:
     """Neither tried again nor held against the process."""
     backend = start({"call": 40, "fault": "error"})
