@@ -1,9 +1,8 @@
 """Sums of affine points in batches: the one kernel that all multi-scalar multiplication is made of.
 
-An affine addition costs five products and a square where many share one inversion (Montgomery's trick): half of
-what the best formulas without inversions do. Points of one target are added in pairs, round after round, so that a
-target of any size is a tree and never a chain, as gnark-crypto and others do since Bernstein, Doumen, Lange,
-Oosterwijk, "Faster batch forgery identification" (INDOCRYPT 2012).
+An affine addition costs five products and a square where many share one inversion (Montgomery, "Speeding the Pollard
+and elliptic curve methods of factorization", Math. Comp. 1987): half of what the best formulas without inversions do.
+Points of one target are added in pairs, round after round, so that a target of any size is a tree and never a chain.
 """
 
 from __future__ import annotations
