@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
-from gpu.circuits import chain
+from gpu.circuits import chain, merkle
 from jobs import scan
 from jobs.context import Context, current
 from jobs.domain import inputs, placing
@@ -242,15 +242,16 @@ def _made_witnesses(context: Context, run: Run, circuit: str, round_number: int)
 
 
 def _made_witness(context: Context, run: Run, circuit: str, name: str) -> Witness:
-    _, size, curve = parse_circuit(circuit)
+    kind, size, curve = parse_circuit(circuit)
+    made = {"chain": chain, "merkle": merkle}[kind]
     x = secrets.randbits(250)
     with tempfile.TemporaryDirectory(prefix="provefleet-witness-") as folder:
         path = Path(folder) / "witness.wtns"
-        chain.write_wtns(size, curve, x, path)
+        made.write_wtns(size, curve, x, path)
         data = path.read_bytes()
     key = f"{witness_prefix(run.id)}{name}.wtns"
     context.store.put(key, data)
-    return key, hashlib.sha256(data).hexdigest(), len(data), f"{circuit} {name}", chain.public(size, curve, x)
+    return key, hashlib.sha256(data).hexdigest(), len(data), f"{circuit} {name}", made.public(size, curve, x)
 
 
 def _given_witnesses(context: Context, run: Run, key: Input) -> list[Witness]:

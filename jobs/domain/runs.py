@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_PROOFS = 10_000
 TAIL_MARGIN_S = 60
-CIRCUITS = ("chain",)
+CIRCUITS = ("chain", "merkle")
 CURVES = ("bn254", "bls12381")
 MAX_CIRCUIT_SIZE = 1 << 20
 

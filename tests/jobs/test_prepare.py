@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
-from gpu.circuits import chain
+from gpu.circuits import chain, merkle
 from gpu.groth16.verify import verify_independent
 from jobs.context import Context, use
 from jobs.domain.models import Input, Run
@@ -117,18 +118,19 @@ def test_a_worker_that_dies_is_followed_by_another(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_the_key_of_a_built_in_circuit_is_made_once(scene: Scene) -> None:
+@pytest.mark.parametrize(("circuit", "built_in"), [("chain/4/bls12381", chain), ("merkle/4/bls12381", merkle)])
+def test_the_key_of_a_built_in_circuit_is_made_once(scene: Scene, circuit: str, built_in: ModuleType) -> None:
     """By our own commands, for real."""
     scene.market.offer("o1")
     scene.market.offer("o2")
-    runs = [scene.request(circuit="chain/4/bls12381", proofs=1) for _ in range(2)]
+    runs = [scene.request(circuit=circuit, proofs=1) for _ in range(2)]
     for run_id in runs:
         prepare(run_id, 1)
         assert scene.run(run_id).state == "active", scene.told()
     with scene.context.sessions() as session:
-        made = session.scalars(select(Input).where(Input.circuit == "chain/4/bls12381")).one()
+        made = session.scalars(select(Input).where(Input.circuit == circuit)).one()
         assert session.scalar(select(func.count()).select_from(Input)) == 2
-    assert made.facts["n_vars"] == len(chain.witness(4, "bls12381", 3))
-    assert made.facts["n_public"] == 1
+    assert made.facts["n_vars"] == len(built_in.witness(4, "bls12381", 3))
+    assert made.facts["n_public"] == len(built_in.public(4, "bls12381", 3))
     assert made.vkey is not None
     assert scene.context.store.head(made.object_key).bytes == made.size_bytes

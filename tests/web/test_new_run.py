@@ -11,7 +11,8 @@ from tests.web.seed import Fleet
 from tests.web.site import Browser
 
 FORM: dict[str, Any] = {
-    "kind": "benchmark", "payload": "groth16", "source": "builtin", "circuit_size": "4096", "circuit_curve": "bn254",
+    "kind": "benchmark", "payload": "groth16", "source": "builtin",
+    "circuit_kind": "chain", "circuit_size": "4096", "circuit_curve": "bn254",
     "provider": "local", "max_duration_s": "3600", "proofs": "12", "concurrency": "3", "partition_workers": "1",
     "request_id": "r1", "action": "start",
 }  # fmt: skip

@@ -14,7 +14,7 @@ from werkzeug.wrappers import Response
 
 from jobs import payloads
 from jobs.domain.models import Input, Offer
-from jobs.domain.runs import CURVES, InvalidRequest, RunRequest, create_run, parse_request, quote
+from jobs.domain.runs import CIRCUITS, CURVES, InvalidRequest, RunRequest, create_run, parse_request, quote
 from web import scope
 from web.access import operator
 
@@ -54,6 +54,7 @@ def _defaults() -> MultiDict[str, str]:
             "kind": "benchmark",
             "payload": "groth16",
             "source": "builtin",
+            "circuit_kind": CIRCUITS[0],
             "circuit_size": "4096",
             "circuit_curve": "bls12381",
             "provider": "local",
@@ -77,7 +78,8 @@ def read_form(form: MultiDict[str, str]) -> dict[str, Any]:
         data["zkey_id"] = form.get("zkey_id") or None
         data["witness_ids"] = form.getlist("witness_ids")
     else:
-        data["circuit"] = f"chain/{form.get('circuit_size', '').strip()}/{form.get('circuit_curve', '')}"
+        parts = (form.get(f"circuit_{name}", "").strip() for name in ("kind", "size", "curve"))
+        data["circuit"] = "/".join(parts)
     return data
 
 
@@ -121,6 +123,7 @@ def _show(form: MultiDict[str, str], problems: dict[str, str], status: int = 200
         problems=problems,
         total=total,
         offers=offers,
+        circuits=CIRCUITS,
         curves=CURVES,
         keys=[row for row in inputs if row.kind == "zkey"],
         witnesses=[row for row in inputs if row.kind == "wtns"],

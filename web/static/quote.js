@@ -15,7 +15,7 @@ export function start() {
     clearTimeout(timer);
     timer = setTimeout(add, 250);
     // What is filled in is what is meant.
-    if (["circuit_size", "circuit_curve"].includes(event.target.name)) form.elements.source.value = "builtin";
+    if (["circuit_kind", "circuit_size", "circuit_curve"].includes(event.target.name)) form.elements.source.value = "builtin";
     if (["zkey_id", "witness_ids"].includes(event.target.name)) form.elements.source.value = "own";
   });
 }

@@ -20,7 +20,7 @@ from tests.jobs.scene import CIRCUIT, Scene
 
 FIELDS = [
     ({"circuit": "chain"}, "circuit", "chain/4096/bls12381"),
-    ({"circuit": "merkle/8/bn254"}, "circuit", "built-in circuit is"),
+    ({"circuit": "sudoku/8/bn254"}, "circuit", "built-in circuit is"),
     ({"circuit": "chain/0/bn254"}, "circuit", "size must be"),
     ({"circuit": "chain/99999999/bn254"}, "circuit", "size must be"),
     ({"circuit": "chain/²/bn254"}, "circuit", "built-in circuit is"),
