@@ -19,6 +19,8 @@ LIGHT = [
     "gpu.groth16.r1cs",
     "gpu.groth16.formats",
     "gpu.circuits.chain",
+    "gpu.circuits.merkle",
+    "gpu.witness.calculate",
     "gpu.cli",
 ]
 
