@@ -20,6 +20,8 @@ from gpu.groth16.formats import VerificationKey
 from gpu.groth16.rows import Matrix, first_not_reduced
 from gpu.groth16.zkey import COEFFICIENT, ZkeyFacts, ic_points, open_zkey
 
+_PIECE = 1 << 16  # coefficients looked at at a time
+
 
 @dataclass(frozen=True)
 class ProvingKey:
@@ -91,6 +93,29 @@ def load_key(path: str | os.PathLike[str], pool: Executor, threads: int, wanted:
 def _matrices(file: BinFile, facts: ZkeyFacts) -> tuple[Matrix, Matrix]:
     """Section 4 as the matrices A and B. BadFile for an index or a value out of range."""
     entries = np.frombuffer(file.section(4)[4:], np.dtype(COEFFICIENT))
+    pieces = [slice(i, i + _PIECE) for i in range(0, len(entries), _PIECE)]  # no whole copy of the section
+    n_first = 0
+    for piece in pieces:
+        _check_indexes(file, facts, entries[piece], piece.start)
+        n_first += int(np.count_nonzero(entries["matrix"][piece] == 0))
+    fr = kernel_field(facts.curve.fr)
+    out = []
+    for matrix, count in enumerate((n_first, len(entries) - n_first)):
+        rows, columns, values = np.empty(count, np.uint32), np.empty(count, np.uint32), np.empty((count, 4), np.uint64)
+        end = 0
+        for piece in pieces:
+            chosen = entries[piece][entries["matrix"][piece] == matrix]
+            begin, end = end, end + len(chosen)
+            rows[begin:end], columns[begin:end], values[begin:end] = chosen["row"], chosen["column"], chosen["value"]
+        flat = values.reshape(-1)
+        if first_not_reduced(fr.marker, flat, count) >= 0:
+            raise file.bad(4, f"a value of matrix {'AB'[matrix]} is not below the field's modulus")
+        out.append(Matrix.by_rows(rows, columns, flat, facts.domain_size))
+    return out[0], out[1]
+
+
+def _check_indexes(file: BinFile, facts: ZkeyFacts, entries: np.ndarray, first: int) -> None:
+    """BadFile when one of these coefficients, the first of which is number `first`, names what there is not."""
     for name, limit, what in (
         ("matrix", 2, "matrix"),
         ("row", facts.domain_size, "constraint"),
@@ -99,15 +124,4 @@ def _matrices(file: BinFile, facts: ZkeyFacts) -> tuple[Matrix, Matrix]:
         wrong = np.flatnonzero(entries[name] >= limit)
         if len(wrong):
             k = int(wrong[0])
-            raise file.bad(4, f"coefficient {k} names {what} {int(entries[name][k])}, there are {limit}")
-    fr = kernel_field(facts.curve.fr)
-    out = []
-    for matrix in (0, 1):
-        chosen = entries[entries["matrix"] == matrix]
-        values = np.ascontiguousarray(chosen["value"]).reshape(-1)
-        bad = first_not_reduced(fr.marker, values, len(chosen))
-        if bad >= 0:
-            raise file.bad(4, f"a value of matrix {'AB'[matrix]} is not below the field's modulus")
-        rows, columns = (np.ascontiguousarray(chosen[name]) for name in ("row", "column"))
-        out.append(Matrix.by_rows(rows, columns, values, facts.domain_size))
-    return out[0], out[1]
+            raise file.bad(4, f"coefficient {first + k} names {what} {int(entries[name][k])}, there are {limit}")
