@@ -43,8 +43,7 @@ def decided(files: Files, daemon: SlowDaemon, *options: object) -> tuple[subproc
     return done, json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(("minimum", "passed"), [(10_000, True), (10_000_000, False)])
-@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize(("minimum", "passed", "concurrency"), [(10_000, True, 2), (10_000_000, False, 1)])
 def test_a_clear_rate_ends_the_bench_early(
     files: Files, proofs: list[dict[str, Any]], minimum: int, passed: bool, concurrency: int
 ) -> None:
@@ -81,10 +80,9 @@ def test_an_unclear_rate_takes_all_proofs(files: Files, proofs: list[dict[str, A
     assert low < summary["proofs_per_hour"] < high
 
 
-@pytest.mark.parametrize("options", [("--min-proofs-per-hour", 10, "--no-early-stop"), ()])
-def test_without_the_test_all_proofs_are_made(files: Files, proofs: list[dict[str, Any]], options: tuple) -> None:
+def test_without_the_test_all_proofs_are_made(files: Files, proofs: list[dict[str, Any]]) -> None:
     with serving(SlowDaemon(proofs.__getitem__, lambda k: 0.01)) as daemon:
-        done, summary = decided(files, daemon, *options)
+        done, summary = decided(files, daemon, "--min-proofs-per-hour", 10, "--no-early-stop")
     assert (done.returncode, summary["ok"], summary["stopped_early"]) == (0, N, None)
     assert summary["backend"] == "stand-in"
     assert set(summary["phases_median_ms"]) == {"queue", "load", "synthesis", "compute", "verify"}
