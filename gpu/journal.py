@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import time
+import traceback
 
 _STARTED = time.monotonic()
 
 
 def log(line: str) -> None:
     """One line on stderr, whatever the files are called."""
-    print(" ".join(line.split()), file=sys.stderr, flush=True)  # noqa: T201 - stderr is the daemon's log stream
+    _write(" ".join(line.split()))
+
+
+def log_trace() -> None:
+    """The exception that is being handled, with its traceback: for faults of ours."""
+    _write(traceback.format_exc())
+
+
+def _write(text: str) -> None:
+    # Whoever read the log may be gone; the daemon must prove and drain all the same.
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - stderr is the daemon's log stream
 
 
 def timeline(event: str, job: str, detail: str) -> None:

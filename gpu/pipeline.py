@@ -13,7 +13,6 @@ import heapq
 import itertools
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ from gpu.groth16.engine import Done, Engine, done
 from gpu.groth16.formats import Proof
 from gpu.groth16.key import ProvingKey
 from gpu.groth16.ticket import Ticket
-from gpu.journal import log, timeline
+from gpu.journal import log, log_trace, timeline
 
 State = Literal["pending", "synthesizing", "synth_done", "gpu", "done", "failed"]
 _QUEUED = ("pending", "synth_done")
@@ -273,7 +272,7 @@ class Pipeline:
             message = f"out of memory while proving with {one.zkey}; use a machine with more"
             self._settle(one, Failure(OutOfMemory.WORD, message))
         except Exception:  # noqa: BLE001 - a fault of ours: its trace is in the log, its proof fails, others go on
-            traceback.print_exc()
+            log_trace()
             self._settle(one, Failure("internal_error", "the daemon failed; its log says why"))
 
     def _settle(self, one: Partition, failure: Failure | None) -> None:

@@ -324,6 +324,18 @@ def started(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
             process.terminate()
 
 
+def test_it_drains_even_when_nobody_reads_its_log(tmp_path: Path) -> None:
+    with started(tmp_path) as (process, client):
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stderr.close()
+        with pytest.raises(DaemonFailed, match="cannot be read"):
+            client.prove("unheard", ZKEY + "?", WTNS)
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
 @pytest.mark.parametrize("how", ["limit", "second signal"])
 def test_draining_can_be_cut_short(tmp_path: Path, how: str) -> None:
     options = ["--drain-s", "0.5"] if how == "limit" else []
