@@ -10,6 +10,7 @@ import numpy as np
 
 from gpu.curve.group import kernel_g1
 from gpu.curve.params import BLS12381
+from gpu.field import choice
 from gpu.groth16 import own
 from gpu.groth16.engine import Engine
 from gpu.groth16.formats import parse_proof, parse_public, parse_vkey, read_json
@@ -49,7 +50,7 @@ def msm_bls12381(log_n: int) -> dict[str, Run]:
     theirs = ArkworksMsm([group.decode(points, i) for i in range(n)], scalars)
 
     def ours() -> Any:
-        return Msm(group, points, words, pool, 1).result()
+        return Msm(group, points, words, pool, 1, lanes=choice.lanes("auto", [(BLS12381.fp, 1)])).result()
 
     x, y = ours()
     if theirs.run().to_xy_bytes_be() != x.to_bytes(48, "big") + y.to_bytes(48, "big"):
@@ -60,7 +61,7 @@ def msm_bls12381(log_n: int) -> dict[str, Run]:
 def ntt_bls12381(log_n: int, threads: int) -> dict[str, Run]:
     """One transform: half of the pair that `to_odd_coset` is."""
     n = 1 << log_n
-    tables = domain(BLS12381, n)
+    tables = domain(BLS12381, n, choice.lanes("auto", [(BLS12381.fr, 1)]))
     values = pack(_random_scalars(n, BLS12381.r)).copy()
     pool = ThreadPoolExecutor(threads)
 

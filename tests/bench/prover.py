@@ -106,7 +106,7 @@ def msm(folder: Path) -> list[Row]:
 
 
 def ntt(folder: Path) -> list[Row]:
-    ours = side_by_side({"ours": calls.ntt_bls12381(18, CPUS)}, 3 * ROUNDS)["ours"]
+    ours = side_by_side(calls.ntt_bls12381(18, CPUS), 3 * ROUNDS)["ours"]
     theirs = peers.ffjavascript_fft("bls12381", 18, 3 * ROUNDS)
     return [Row.speed("NTT BLS12-381 Fr 2^18, 2 threads", ours, "ffjavascript", theirs, 30)]
 
