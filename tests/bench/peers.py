@@ -18,7 +18,8 @@ MODULES = ROOT / "tests" / "js" / "node_modules"
 SNARKJS = MODULES / ".bin" / "snarkjs"
 _GROTH16PY = """
 import sys, groth16py
-groth16py.prove_wtns(groth16py.import_zkey(sys.argv[1]), sys.argv[2])
+key, _ = groth16py.import_zkey(sys.argv[1])
+groth16py.prove_wtns(key, sys.argv[2])
 """
 
 

@@ -167,14 +167,21 @@ def main() -> None:
     facts = {"cpu": cpu_model(), "cpus": CPUS, "load": os.getloadavg()[0], "backend": calls.backend(), "rounds": ROUNDS}
     print(", ".join(f"{name} {value}" for name, value in facts.items()), flush=True)
     rows: list[Row] = []
+    failed: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen:
             print(f"running {name}", file=sys.stderr, flush=True)
-            rows += ROWS[name](Path(folder))
+            try:
+                rows += ROWS[name](Path(folder))
+            except BenchFailed as error:  # one peer that can't run must not cost the other rows
+                print(error, file=sys.stderr, flush=True)
+                failed.append(name)
     print(table(rows))
     kept = inputs.FOLDER / "prover.json"
     kept.write_text(json.dumps({**facts, "rows": [asdict(row) for row in rows]}, indent=1))
     print(f"every measurement: {kept}")
+    if failed:
+        sys.exit(f"not measured: {', '.join(failed)}; the reasons are above")
 
 
 if __name__ == "__main__":
