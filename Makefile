@@ -72,6 +72,7 @@ $(VENV)/.control: $(VENV)/.made requirements/control.txt requirements/build.txt 
 	@$(PIP) --require-hashes -r requirements/build.txt
 	@$(PIP) --require-hashes -r requirements/control.txt
 	@$(PIP) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q provefleet.py web jobs gpu logs  # pip does that for what it copies
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.control requirements/dev.txt
