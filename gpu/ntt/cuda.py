@@ -19,7 +19,6 @@ from gpu.field.cuda import (
     add,
     field_type,
     from_montgomery,
-    is_zero,
     load,
     load_tile,
     mul,
@@ -27,7 +26,6 @@ from gpu.field.cuda import (
     store,
     store_tile,
     sub,
-    zero,
 )
 
 uint32, uint64 = types.uint32, types.uint64
@@ -35,9 +33,6 @@ uint32, uint64 = types.uint32, types.uint64
 _TILE = 10
 _WORDS = 8  # limbs of an element of either scalar field
 _SHARED = _WORDS << _TILE
-_LONG_ROW = 64  # coefficients; longer rows are summed by a whole block
-_BLOCK = 256
-_PARTIAL = _WORDS * _BLOCK
 
 
 def _scalars(curve: Curve) -> list[FieldType]:
@@ -170,54 +165,3 @@ def quotient(F, a, b, c, n):
     i = uint32(cuda.grid(1))
     if i < n:
         store(F, a, i, from_montgomery(F, sub(F, mul(F, load(F, a, i), load(F, b, i)), load(F, c, i))))
-
-
-@cuda.jit(device=True)
-def _products(F, columns, values, witness, begin, end, step):
-    """The sum of values[k] * witness[columns[k]] over every step-th k. Most of a witness is often zero."""
-    total = zero(F)
-    k = begin
-    while k < end:
-        factor = load(F, witness, columns[k])
-        if not is_zero(F, factor):
-            total = add(F, total, mul(F, load(F, values, k), factor))
-        k = uint32(k + step)
-    return total
-
-
-@kernel("rows", "pppppu", fields=_scalars, max_threads=256)
-def rows(F, out, row_starts, columns, values, witness, n_rows):
-    """out[r] = the product of sparse row r with the witness; a thread for each short row, then the block for each
-    long one.
-    """
-    partial = cuda.shared.array(_PARTIAL, uint32)
-    long_rows = cuda.shared.array(_BLOCK, uint32)
-    n_long = cuda.shared.array(1, uint32)
-    t = uint32(cuda.threadIdx.x)
-    row = uint32(cuda.grid(1))
-    if t == uint32(0):
-        n_long[0] = uint32(0)
-    cuda.syncthreads()
-    if row < n_rows:
-        begin, end = row_starts[row], row_starts[row + uint32(1)]
-        if end - begin > uint32(_LONG_ROW):
-            long_rows[cuda.atomic.add(n_long, 0, uint32(1))] = row
-        else:
-            store(F, out, row, _products(F, columns, values, witness, begin, end, uint32(1)))
-    cuda.syncthreads()
-    for k in range(n_long[0]):
-        row = long_rows[k]
-        total = _products(
-            F, columns, values, witness, uint32(row_starts[row] + t), row_starts[row + uint32(1)], uint32(_BLOCK)
-        )
-        store_tile(F, partial, t, _BLOCK, total)
-        half = uint32(_BLOCK // 2)
-        while half > uint32(0):
-            cuda.syncthreads()
-            if t < half:
-                total = add(F, total, load_tile(F, partial, uint32(t + half), _BLOCK))
-                store_tile(F, partial, t, _BLOCK, total)
-            half = uint32(half >> uint32(1))
-        if t == uint32(0):
-            store(F, out, row, total)
-        cuda.syncthreads()

@@ -107,23 +107,6 @@ def quotient(device: Device, curve: Curve, a: Place, b: Place, c: Place, n: int)
     device.launch(f"{curve.name}_quotient", *_grid(n), a, b, c, n)
 
 
-def rows(
-    device: Device,
-    curve: Curve,
-    out: Place,
-    row_starts: Place,
-    columns: Place,
-    values: Place,
-    witness: Place,
-    n_rows: int,
-) -> None:
-    """out[r] = sum of values[k] * witness[columns[k]] for k in row_starts[r] .. row_starts[r+1]-1 (uint32 both).
-
-    With values in double Montgomery form (a zkey's) and a plain witness, `out` comes out in Montgomery form.
-    """
-    device.launch(f"{curve.name}_rows", *_grid(n_rows), out, row_starts, columns, values, witness, n_rows)
-
-
 def _grid(n: int) -> tuple[int, int]:
     """Blocks and threads for one thread an element."""
     return max(1, -(-n // _BLOCK)), _BLOCK

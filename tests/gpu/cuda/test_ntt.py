@@ -13,7 +13,7 @@ from gpu.curve.params import BN254, Curve
 from gpu.msm.plan import pack
 from gpu.ntt import launch
 from gpu.ntt.domain import Domain
-from gpu.ntt.launch import TILE, DeviceDomain, multiply, n_bytes, passes, quotient, rows
+from gpu.ntt.launch import TILE, DeviceDomain, multiply, n_bytes, passes, quotient
 from gpu.ntt.reference import evaluate
 from tests.gpu.ptx.device import EmulatedDevice
 
@@ -121,24 +121,3 @@ def test_products_and_quotients(device: EmulatedDevice, put: Put, curve: Curve, 
     assert plain(curve, device.download(out)) == [x * y % r for x, y in zip(a, b, strict=True)]
     quotient(device, curve, in_a, in_b, in_c, n)
     assert integers(device.download(in_a)) == [(x * y - z) % r for x, y, z in zip(a, b, c, strict=True)]
-
-
-@pytest.mark.parametrize(
-    "lengths",
-    [[0, 1, 2, 64, 65, 0, 700, 3] * 4, [2] * 250 + [100] * 10 + [1] * 40, [0]],
-    ids=["mixed", "two blocks", "empty"],
-)
-def test_sparse_rows(device: EmulatedDevice, put: Put, curve: Curve, lengths: list[int]) -> None:
-    r, rng, n_witness = curve.r, random.Random(3), 50
-    starts = np.cumsum([0, *lengths]).astype(np.uint32)
-    n = int(starts[-1])
-    columns = [rng.randrange(n_witness) for _ in range(n)]
-    values, witness = draw(rng, r, n), draw(rng, r, n_witness)
-    double = pack(curve.fr.to_montgomery(curve.fr.to_montgomery(value)) for value in [*values, 0])
-    out = put(np.zeros(4 * len(lengths), np.uint64))
-    places = (put(starts), put(np.array([*columns, 0], np.uint32)), put(double), put(pack(witness)))
-    rows(device, curve, out, *places, len(lengths))
-    wanted = [
-        sum(values[k] * witness[columns[k]] for k in range(starts[i], starts[i + 1])) % r for i in range(len(lengths))
-    ]
-    assert plain(curve, device.download(out)) == wanted
