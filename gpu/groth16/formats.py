@@ -109,8 +109,9 @@ def read_json(path: str | os.PathLike[str], what: str) -> Any:
     try:
         with Path(path).open("rb") as file:
             raw = file.read(MAX_JSON_BYTES + 1)
-    except OSError as error:
-        raise BadFile(path, what, f"cannot be read: {error.strerror or error}", todo) from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        why = getattr(error, "strerror", None) or str(error)
+        raise BadFile(path, what, f"cannot be read: {why}", todo) from error
     if len(raw) > MAX_JSON_BYTES:
         raise BadFile(path, what, f"is over {MAX_JSON_BYTES >> 20} MiB", todo)
     try:
