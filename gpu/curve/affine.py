@@ -2,8 +2,8 @@
 
 A reference is an int64: twice the address of a point in `.zkey` form (two reduced elements, any alignment), plus one
 to take its negative. So one kernel adds points of a mapped key, of buckets and of its own scratch in any mixture.
-Operands are (array, index) as in `gpu.field.scalar`; those written `refs` are int64 arrays of references, of which an
-operation with 8 lanes takes eight.
+Operands are (array, index) as in `gpu.field.operations`; those written `refs` are int64 arrays of references, of which
+an operation with 8 lanes takes eight.
 
 open_pair(F, d, i, left, p, right, q, special, r)
     d = x2 - x1 for the points P1 of left[p] and P2 of right[q]; special[r] is not zero where the sum needs more care

@@ -25,7 +25,7 @@ from gpu.curve.group import KernelGroup
 from gpu.curve.membership import first_outside
 from gpu.curve.scalar import valid_affine
 from gpu.field.compiled import kernel
-from gpu.field.scalar import is_zero
+from gpu.field.operations import is_zero
 from gpu.msm.batch import Room
 
 SUBSETS = 64

@@ -14,7 +14,7 @@ from gpu.field.bodies import OPERATIONS, store
 from gpu.field.compiled import intrinsic, kernel
 from gpu.field.limbs import I64
 from gpu.field.lowering import Machine, Operation, operation
-from gpu.field.scalar import sub
+from gpu.field.operations import sub
 
 
 def _sums(m: Machine, count: int) -> list[Any]:

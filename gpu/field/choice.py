@@ -16,8 +16,8 @@ from gpu.field import arrays, isa
 from gpu.field.compiled import kernel
 from gpu.field.kinds import LANES, KernelField, kernel_field
 from gpu.field.moves import from_words, gather_signed, to_rows, to_words
+from gpu.field.operations import add, mul, sqr, sub
 from gpu.field.params import Field
-from gpu.field.scalar import add, mul, sqr, sub
 from gpu.field.tower import Fp, Fp2
 
 _log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Moves of elements inside kernels, for one lane and for eight. Operands are (array, index) pairs as in `scalar`.
+"""Moves of elements inside kernels, for one lane and for eight. Operands are (array, index) pairs as in `operations`.
 
 Three forms: canonical elements of 64-bit words `w` (reduced, Montgomery with R = 2^(64 limbs), any alignment), rows
 (`KernelField.row_words` words each) and what the arithmetic works on: elements, or blocks of W = 8. The index of a word

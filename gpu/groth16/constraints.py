@@ -10,7 +10,7 @@ import numpy as np
 
 from gpu.field.compiled import kernel
 from gpu.field.kinds import kernel_field
-from gpu.field.scalar import add, mul, reduced
+from gpu.field.operations import add, mul, reduced
 from gpu.groth16.binfile import BinFile
 from gpu.groth16.r1cs import N8, R1csFacts
 from gpu.groth16.zkey import COEFFICIENT

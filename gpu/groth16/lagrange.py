@@ -7,8 +7,8 @@ import numpy as np
 from gpu.curve.params import Curve
 from gpu.field.compiled import kernel
 from gpu.field.kinds import kernel_field
+from gpu.field.operations import mul, sub
 from gpu.field.params import Field
-from gpu.field.scalar import mul, sub
 
 
 def element(field: Field, value: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from gpu.field import arrays
 from gpu.field.compiled import kernel
 from gpu.field.kinds import KernelField
 from gpu.field.moves import prefetch_one
-from gpu.field.scalar import add, copy, mul, reduced, sub
+from gpu.field.operations import add, copy, mul, reduced, sub
 
 _LEAST = 4096  # coefficients in a slice; for fewer, handing over costs more than the work
 

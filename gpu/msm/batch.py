@@ -14,7 +14,7 @@ from gpu.curve.group import KernelGroup
 from gpu.field.arrays import aligned
 from gpu.field.compiled import kernel
 from gpu.field.kinds import kernel_field
-from gpu.field.scalar import copy, mul
+from gpu.field.operations import copy, mul
 from gpu.msm.inverse import address, constants
 
 _POINT_BYTES = 1 << 18  # of the points that one batch starts with

@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpu.field.compiled import intrinsic, kernel
 from gpu.field.lowering import operation
 from gpu.field.moves import join_words, split_words
-from gpu.field.scalar import mul, sub
+from gpu.field.operations import mul, sub
 from gpu.ntt import bodies
 
 

@@ -10,7 +10,7 @@ from gpu.field import arrays
 from gpu.field.compiled import kernel
 from gpu.field.kinds import LANES, KernelField
 from gpu.field.moves import to_rows
-from gpu.field.scalar import mul
+from gpu.field.operations import mul
 
 Progression = Callable[[int], tuple[int, int]]
 """From a stage's block size m to the first of its m/2 twiddles and the ratio of each to the one before."""

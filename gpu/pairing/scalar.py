@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpu.field.compiled import intrinsic, kernel
 from gpu.field.lowering import operation
-from gpu.field.scalar import copy, is_zero
+from gpu.field.operations import copy, is_zero
 from gpu.pairing.exponent import FINAL
 from gpu.pairing.lines import ADD, DOUBLE, FINISH, TAIL
 from gpu.pairing.tower import TOWER

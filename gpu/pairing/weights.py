@@ -15,7 +15,7 @@ from gpu.curve.group import KernelGroup
 from gpu.curve.scalar import add_affine, double
 from gpu.field.compiled import intrinsic, kernel
 from gpu.field.lowering import operation
-from gpu.field.scalar import copy, is_zero, mul, neg, sub
+from gpu.field.operations import copy, is_zero, mul, neg, sub
 from gpu.pairing.exponent import FP_INV
 
 

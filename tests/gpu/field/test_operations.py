@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpu.field import arrays
 from gpu.field.compiled import kernel
 from gpu.field.kinds import FIELDS, KernelField, kernel_field
-from gpu.field.scalar import add, copy, mul, reduced, sqr, sub
+from gpu.field.operations import add, copy, mul, reduced, sqr, sub
 from tests.gpu.field.values import (
     KINDS,
     N_RESULTS,

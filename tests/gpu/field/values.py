@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpu.field import ifma
 from gpu.field.compiled import kernel
 from gpu.field.kinds import FIELDS, KernelField
-from gpu.field.scalar import add, canonical, copy, equal, is_zero, mul, neg, select, sqr, sub
+from gpu.field.operations import add, canonical, copy, equal, is_zero, mul, neg, select, sqr, sub
 from gpu.field.tower import Fp, Fp2
 
 KINDS = list(FIELDS.values())
