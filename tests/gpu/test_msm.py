@@ -149,12 +149,12 @@ def _multiples(group: KernelGroup, n: int, pool: ThreadPoolExecutor) -> np.ndarr
 
 
 @pytest.mark.parametrize(("curve", "n"), [(BN254, 1 << 17), (BLS12381, 1 << 15)], ids=["bn254", "bls12381"])
-def test_large_sums_that_are_known_beforehand(curve: Curve, n: int, pool: ThreadPoolExecutor) -> None:
+def test_large_sums_that_are_known_beforehand(curve: Curve, n: int, lanes: int, pool: ThreadPoolExecutor) -> None:
     """Every addition meets its bounds here: a mistake in one of 10^5 spoils the sum."""
     group, rng = kernel_g1(curve), random.Random(n)
     values = scalars("random", curve.r, n, rng)
     wanted = group.reference.mul(group.reference.generator, sum(i * value for i, value in enumerate(values, 1)))
-    assert Msm(group, _multiples(group, n, pool), pack(values), pool, 2).result() == wanted
+    assert Msm(group, _multiples(group, n, pool), pack(values), pool, 2, lanes=lanes).result() == wanted
 
 
 def test_equals_arkworks(pool: ThreadPoolExecutor) -> None:
