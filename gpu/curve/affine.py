@@ -36,7 +36,7 @@ from gpu.field.compiled import intrinsic
 from gpu.field.kinds import DIGIT_BITS, LANES, KernelField, kernel_field, of_marker_length
 from gpu.field.limbs import I64
 from gpu.field.lowering import I32, SINGLE, Machine, Operation, operation
-from gpu.field.transfer import JOIN_WORDS, SPLIT_WORDS, regroup
+from gpu.field.transfer import JOIN_WORDS, SPLIT_WORDS, ask_for, regroup
 
 _I8_POINTER = ir.IntType(8).as_pointer()
 _LINE_BYTES = 64
@@ -311,15 +311,9 @@ def copy_point(typingctx, field, out, p, source, q):
 def prefetch(typingctx, field, reference):
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         kind = of_marker_length(signature.args[0].count)
-        name = "llvm.prefetch.p0"
-        hint = builder.module.globals.get(name)
-        if hint is None:
-            hint = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), [_I8_POINTER, I32, I32, I32]), name)
         pointer = builder.inttoptr(builder.lshr(args[1], I64(1)), _I8_POINTER)
         size = 16 * kind.degree * kind.field.limbs
-        for byte in (*range(0, size, _LINE_BYTES), size - 1):
-            address = builder.gep(pointer, [I64(byte)])
-            builder.call(hint, [address, I32(0), I32(3), I32(1)])  # a read, to be kept close, of data
+        ask_for(builder, [builder.gep(pointer, [I64(byte)]) for byte in (*range(0, size, _LINE_BYTES), size - 1)])
         return context.get_dummy_value()
 
     return types.void(field, types.int64), generate

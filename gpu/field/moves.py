@@ -8,12 +8,9 @@ rows[c + stride * index] is the element meant, so c chooses the coordinate.
 
 from_words(F, d, i, w, j, stride)            d[i] = w[j], w[j + stride], ...; split_words the same bits, R unchanged
 to_words(F, w, j, a, i, stride)              the reverse, reduced; join_words the same bits, R unchanged
-from_rows(F, d, i, rows, j, stride)          d[i] = rows[j], rows[j + stride], ...
-to_rows(F, rows, j, a, i, stride)            the reverse
-gather(F, d, i, rows, c, refs, k, stride)    d[i] = what refs[k .. k + W) mean, without regard to signs
-gather_signed(F, ...)                        the same with signs
-scatter(F, rows, c, refs, k, a, i, stride)   a[i] into the rows that refs[k .. k + W) mean
-prefetch(F, rows, c, refs, k, stride)        asks for these rows' cache lines
+to_rows(F, rows, j, a, i, stride)            rows[j], rows[j + stride], ... = a[i]
+gather_signed(F, d, i, rows, c, refs, k, stride)
+                                             d[i] = what refs[k .. k + W) mean
 prefetch_one(F, a, j)                        asks for an element's
 """
 
@@ -45,33 +42,13 @@ def join_words(typingctx, field, w, j, a, i, stride):
 
 
 @intrinsic
-def from_rows(typingctx, field, d, i, rows, j, stride):
-    return operation(transfer.FROM_ROWS, field, d, i, rows, j, stride)
-
-
-@intrinsic
 def to_rows(typingctx, field, rows, j, a, i, stride):
     return operation(transfer.TO_ROWS, field, rows, j, a, i, stride)
 
 
 @intrinsic
-def gather(typingctx, field, d, i, rows, c, refs, k, stride):
-    return operation(transfer.GATHER, field, d, i, rows, c, refs, k, stride)
-
-
-@intrinsic
 def gather_signed(typingctx, field, d, i, rows, c, refs, k, stride):
     return operation(transfer.GATHER_SIGNED, field, d, i, rows, c, refs, k, stride)
-
-
-@intrinsic
-def scatter(typingctx, field, rows, c, refs, k, a, i, stride):
-    return operation(transfer.SCATTER, field, rows, c, refs, k, a, i, stride)
-
-
-@intrinsic
-def prefetch(typingctx, field, rows, c, refs, k, stride):
-    return operation(transfer.PREFETCH, field, rows, c, refs, k, stride)
 
 
 @intrinsic

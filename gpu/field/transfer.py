@@ -16,8 +16,6 @@ from gpu.field.kinds import DIGIT_BITS, LANES
 from gpu.field.limbs import I64
 from gpu.field.lowering import I32, REFS, ROWS, WORDS, Machine, Operation
 
-_LINE_WORDS = 8  # of a cache line
-
 
 def _step(m: Machine, pointer: Any, count: Any, words: int) -> Any:
     """The pointer `count` (an i64 or int) times `words` further."""
@@ -142,16 +140,8 @@ def _signs(m: Machine, refs: Any) -> Any:
     return b.trunc(all_refs, v.MASK)
 
 
-def _from_rows(m: Machine, target: Any, rows: Any, stride: Any) -> None:
-    store(m, target, _read_rows(m, _strided(m, rows, stride)))
-
-
 def _to_rows(m: Machine, rows: Any, source: Any, stride: Any) -> None:
     _write_rows(m, _strided(m, rows, stride), load(m, source))
-
-
-def _gather(m: Machine, target: Any, rows: Any, refs: Any, stride: Any) -> None:
-    store(m, target, _read_rows(m, _referred(m, rows, refs, stride)))
 
 
 def _gather_signed(m: Machine, target: Any, rows: Any, refs: Any, stride: Any) -> None:
@@ -159,13 +149,8 @@ def _gather_signed(m: Machine, target: Any, rows: Any, refs: Any, stride: Any) -
     store(m, target, [m.arith.select(signs, m.arith.neg(part), part) for part in parts])
 
 
-def _scatter(m: Machine, rows: Any, refs: Any, source: Any, stride: Any) -> None:
-    _write_rows(m, _referred(m, rows, refs, stride), load(m, source))
-
-
-def _ask_for(m: Machine, addresses: list[Any]) -> None:
+def ask_for(b: ir.IRBuilder, addresses: list[Any]) -> None:
     """Prefetches: reads, to be kept close, of data."""
-    b = m.builder
     pointer_type = ir.IntType(8).as_pointer()
     name = "llvm.prefetch.p0"
     function = b.module.globals.get(name)
@@ -176,26 +161,14 @@ def _ask_for(m: Machine, addresses: list[Any]) -> None:
         b.call(function, [b.bitcast(address, pointer_type), I32(0), I32(3), I32(1)])
 
 
-def _prefetch(m: Machine, rows: Any, refs: Any, stride: Any) -> None:
-    # Rows of 64-bit words may start in the middle of a line: the last word's line counts too.
-    words = list(range(0, m.kind.row_words, _LINE_WORDS))
-    if m.kind.lanes == 1:
-        words.append(m.kind.row_words - 1)
-    _ask_for(m, [m.builder.gep(row, [I64(word)]) for row in _referred(m, rows, refs, stride) for word in words])
-
-
 def _prefetch_one(m: Machine, element: Any) -> None:
-    _ask_for(m, [element, m.builder.gep(element, [I64(m.kind.words - 1)])])
+    ask_for(m.builder, [element, m.builder.gep(element, [I64(m.kind.words - 1)])])
 
 
 SPLIT_WORDS = Operation("split_words", _split_words, (1, WORDS), integers=1)
 JOIN_WORDS = Operation("join_words", _join_words, (WORDS, 1), integers=1)
 FROM_WORDS = Operation("from_words", _from_words, (1, WORDS), integers=1)
 TO_WORDS = Operation("to_words", _to_words, (WORDS, 1), integers=1)
-FROM_ROWS = Operation("from_rows", _from_rows, (1, ROWS), integers=1)
 TO_ROWS = Operation("to_rows", _to_rows, (ROWS, 1), integers=1)
-GATHER = Operation("gather", _gather, (1, ROWS, REFS), integers=1)
 GATHER_SIGNED = Operation("gather_signed", _gather_signed, (1, ROWS, REFS), integers=1)
-SCATTER = Operation("scatter", _scatter, (ROWS, REFS, 1), integers=1)
 PREFETCH_ONE = Operation("prefetch_one", _prefetch_one, (1,))
-PREFETCH = Operation("prefetch", _prefetch, (ROWS, REFS), integers=1)

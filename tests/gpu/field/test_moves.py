@@ -11,14 +11,10 @@ from gpu.field import arrays
 from gpu.field.compiled import kernel
 from gpu.field.kinds import KernelField, kernel_field
 from gpu.field.moves import (
-    from_rows,
     from_words,
-    gather,
     gather_signed,
     join_words,
-    prefetch,
     prefetch_one,
-    scatter,
     split_words,
     to_rows,
     to_words,
@@ -29,18 +25,14 @@ pytestmark = pytest.mark.prover
 
 
 @kernel
-def _every_move(F, w, stride, refs, rows, blocks, words, same_words, targets):
+def _every_move(F, w, stride, refs, rows, blocks, words, same_words):
     from_words(F, blocks, 0, w, 1, stride)
     to_words(F, words, 1, blocks, 0, stride)
     split_words(F, blocks, 1, w, 1, stride)
     join_words(F, same_words, 1, blocks, 1, stride)
     to_rows(F, rows, 1, blocks, 0, stride)
-    from_rows(F, blocks, 2, rows, 1, stride)
-    prefetch(F, rows, 1, refs, 1, stride)
     prefetch_one(F, rows, 1)
-    gather(F, blocks, 3, rows, 1, refs, 1, stride)
-    gather_signed(F, blocks, 4, rows, 1, refs, 1, stride)
-    scatter(F, targets, 1, refs, 1, blocks, 0, stride)
+    gather_signed(F, blocks, 2, rows, 1, refs, 1, stride)
 
 
 def _run(kind: KernelField, stride: int, offset: int, order: list[int], signs: list[bool], values: list[int]) -> None:
@@ -49,18 +41,16 @@ def _run(kind: KernelField, stride: int, offset: int, order: list[int], signs: l
     source, words, same = (np.zeros(n * 8 * plain.words + offset, np.uint8)[offset:] for _ in range(3))
     source[:] = arrays.encode(plain, values[: n * d]).view(np.uint8)
     refs = np.array([0, *(2 * row + sign for row, sign in zip(order, signs, strict=True))], np.uint32)
-    rows, targets, blocks = arrays.rows(kind, n), arrays.rows(kind, n), arrays.elements(kind, 5 * lanes)
-    _every_move(kind.marker, source, stride, refs, rows, blocks, words, same, targets)
+    rows, blocks = arrays.rows(kind, n), arrays.elements(kind, 3 * lanes)
+    _every_move(kind.marker, source, stride, refs, rows, blocks, words, same)
 
     lane = [values[(1 + stride * k) * d : (1 + stride * k) * d + d] for k in range(lanes)]
     inner = [[x * kind.field.r_inverse * kind.r % p for x in element] for element in lane]
     got = [x % p for x in arrays.decode(kind, blocks)]
-    block = [[got[(k * lanes + j) * d : (k * lanes + j) * d + d] for j in range(lanes)] for k in range(5)]
+    block = [[got[(k * lanes + j) * d : (k * lanes + j) * d + d] for j in range(lanes)] for k in range(3)]
     assert block[0] == inner
     assert block[1] == lane
-    assert block[2] == inner
-    assert block[3] == [inner[row] for row in order]
-    assert block[4] == [
+    assert block[2] == [
         [-x % p for x in inner[row]] if sign else inner[row] for row, sign in zip(order, signs, strict=True)
     ]
     for array in (words, same):
@@ -69,9 +59,9 @@ def _run(kind: KernelField, stride: int, offset: int, order: list[int], signs: l
         for k in range(lanes):
             wanted[(1 + stride * k) * d : (1 + stride * k) * d + d] = lane[k]
         assert back == wanted, "a neighbour was touched, or a value came back changed"
-    moved = _row_values(kind, targets)
-    for k, row in enumerate(order):
-        assert [x % p for x in moved[1 + stride * row]] == inner[k]
+    moved = _row_values(kind, rows)
+    for k in range(lanes):
+        assert [x % p for x in moved[1 + stride * k]] == inner[k]
 
 
 def _row_values(kind: KernelField, rows: np.ndarray) -> list[list[int]]:

@@ -31,7 +31,6 @@ POINTS = 24
 ADDRESSES = {"open_pair": (1, 2), "close_pair": (1, 2, 4)}
 """Operands that hold references: addresses of points, times two."""
 SKIPPED = {
-    "prefetch": "has no result",
     "prefetch_one": "has no result",
     "reduced": "one element, whatever the lanes",
     "treat_pair": "a part of open_pair",
