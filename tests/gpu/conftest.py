@@ -47,6 +47,12 @@ def engine() -> Iterator[Engine]:
     made.close()
 
 
+@pytest.fixture(scope="session")
+def kernel_compiler() -> None:
+    """numba-cuda is there. Files import it inside their tests: `make test` collects them without it."""
+    pytest.importorskip("numba_cuda", reason="no compiler of GPU kernels here: pip install 'provefleet[cuda-build]'")
+
+
 @pytest.fixture(params=["bn254", "bls12381"])
 def curve(request: pytest.FixtureRequest) -> Curve:
     return BN254 if request.param == "bn254" else BLS12381

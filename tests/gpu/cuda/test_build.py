@@ -23,9 +23,7 @@ from gpu.errors import Refused
 from tests.gpu.ptx.kernels import ptx_text, symbols
 from tests.gpu.ptx.parse import parse
 
-pytestmark = pytest.mark.prover
-
-pytest.importorskip("numba.cuda", reason="no compiler of GPU kernels here: pip install 'provefleet[cuda-build]'")
+pytestmark = [pytest.mark.prover, pytest.mark.usefixtures("kernel_compiler")]
 
 FEW = ["bn254_fr_mul_chain", "bls12381_fr_mul_chain"]
 FAST = ["sm_90", "sm_120"]

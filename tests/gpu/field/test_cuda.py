@@ -14,14 +14,7 @@ from gpu.field.tower import Fp, Fp2
 from tests.gpu.ptx import Module, ascending, shuffled
 from tests.gpu.ptx.machine import Range
 
-pytestmark = pytest.mark.prover
-
-pytest.importorskip("numba.cuda", reason="no compiler of GPU kernels here: pip install 'provefleet[cuda-build]'")
-
-from gpu.cuda.compile import ptx_of  # noqa: E402
-from gpu.cuda.registry import Kernel  # noqa: E402
-from gpu.field.cuda import field_type  # noqa: E402
-from tests.gpu.field.kernels_cuda import N_RESULTS, every_operation  # noqa: E402
+pytestmark = [pytest.mark.prover, pytest.mark.usefixtures("kernel_compiler")]
 
 THREADS = 32
 
@@ -89,6 +82,11 @@ def expected(kind: KernelField, x: Any, y: Any) -> list[Any]:
 @pytest.mark.parametrize("cold", [False, True], ids=["hot", "cold"])
 @pytest.mark.parametrize("kind", FIELDS.values(), ids=lambda kind: f"{kind.field.name}-{kind.degree}")
 def test_intrinsics_equal_the_oracle(kind: KernelField, cold: bool) -> None:
+    from gpu.cuda.compile import ptx_of
+    from gpu.cuda.registry import Kernel
+    from gpu.field.cuda import field_type
+    from tests.gpu.field.kernels_cuda import N_RESULTS, every_operation
+
     fields = (field_type(kind.field, kind.degree, cold),)
     text = ptx_of(Kernel("every_operation", every_operation, fields, "pppppu", THREADS, 1))
     assert ("call.uni" in text) == cold
