@@ -236,15 +236,17 @@ def _controller_artifacts(context: Context, instance: Instance) -> Iterator[tupl
                 yield f"proofs/{p.round}-{p.index}/proof.json", json.dumps(p.proof, indent=1).encode()
                 yield f"proofs/{p.round}-{p.index}/public.json", json.dumps(p.public, indent=1).encode()
     if instance.provider_id is not None:
+        market = provider(context, instance.provider)
+        outputs: dict[str, bytes] = {}
         try:
-            output = provider(context, instance.provider).logs(instance.provider_id, PROVIDER_LOG_BYTES)
+            outputs = market.fetch_logs(market.request_logs(instance.provider_id), PROVIDER_LOG_BYTES)
         except NoSuchInstance:
-            output = b""
+            pass
         except ProviderError as error:
             _note(context, instance, "provider.unavailable", f"its own log of the machine could not be read: {error}")
-            output = b""
-        if output:
-            yield "provider.log", redact(output)
+        for name, output in outputs.items():
+            if output:
+                yield name, redact(output)
 
 
 def _keep(context: Context, instance: Instance, name: str, data: bytes) -> None:

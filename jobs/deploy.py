@@ -16,7 +16,7 @@ from jobs.domain.placing import new_bootstrap_token
 from jobs.domain.states import ACTIVE, LOADING, NOT_RENTED, RENTING, conclude, transition
 from jobs.domain.work import Claim, record, take, transaction, wake
 from jobs.market import provider
-from jobs.market.providers.base import OfferGone, ProviderUnavailable, RentalRefused
+from jobs.market.providers.base import OfferGone, Order, ProviderUnavailable, RentalRefused
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -69,7 +69,15 @@ def _rent(context: Context, claim: Claim, instance: Instance) -> None:
         "PROVEFLEET_AGENT_URL": context.settings.public_url or f"http://{context.settings.agent_bind}",
         "PROVEFLEET_BOOTSTRAP_TOKEN": token,
     }
-    provider_id = provider(context, instance.provider).rent(instance.offer_id, instance.label, env)
+    order = Order(
+        instance.offer_id,
+        instance.label,
+        env,
+        image=instance.image_expected,
+        disk_gb=instance.disk_gb,
+        bid_dollars_per_hour=instance.bid_dollars_per_hour,
+    )
+    provider_id = provider(context, instance.provider).rent(order)
     _rented(context, claim, provider_id, "rented")
 
 

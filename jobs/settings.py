@@ -53,6 +53,8 @@ class Settings(BaseSettings):
     vast_api_key: SecretStr = SecretStr("")
     vast_url: str = "https://console.vast.ai"
     payload_image: str = ""
+    rent_disk_gb: int = Field(default=32, ge=8, le=10_000)
+    credit_floor_dollars: float = Field(default=2.0, ge=0)
     prover_backend: Literal["auto", "scalar", "ifma", "cuda"] = "auto"
     max_upload_bytes: int = Field(default=64 * GIB, gt=0)
 

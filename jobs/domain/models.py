@@ -56,6 +56,120 @@ class Leader(Base):
     expires_ms: Mapped[int]
 
 
+class Snapshot(Base):
+    """The newest complete list of a provider, as the one poller read it; everyone else reads this row.
+
+    `begun_ms`, `ended_ms`: our clock around the read; what happened after `begun_ms` may be missing. `error` is why a
+    later read failed, `failed_ms` when; '' once one succeeds. `poller` polls now, until `poller_until_ms`.
+    """
+
+    __tablename__ = "snapshots"
+    provider: Mapped[str] = mapped_column(String(16), primary_key=True)
+    begun_ms: Mapped[int] = mapped_column(default=0)
+    ended_ms: Mapped[int] = mapped_column(default=0)
+    instances: Mapped[Any] = mapped_column(JSON, default=list)
+    failed_ms: Mapped[int | None]
+    error: Mapped[str] = mapped_column(Text, default="")
+    poller: Mapped[str | None] = mapped_column(ID)
+    poller_until_ms: Mapped[int | None]
+
+
+class Account(Base):
+    """What a provider says of our money there; `charged_until_ms`: its bill is known up to then."""
+
+    __tablename__ = "accounts"
+    provider: Mapped[str] = mapped_column(String(16), primary_key=True)
+    credit_dollars: Mapped[float | None]
+    read_ms: Mapped[int | None]
+    error: Mapped[str] = mapped_column(Text, default="")
+    charged_until_ms: Mapped[int | None]
+
+
+class Cap(Base):
+    """A limit on spending that an operator set. `scope`: run | day | month | user:NAME (a month each)."""
+
+    __tablename__ = "caps"
+    scope: Mapped[str] = mapped_column(String(80), primary_key=True)
+    dollars: Mapped[float]
+    set_by: Mapped[str] = mapped_column(String(64))
+    set_ms: Mapped[int]
+
+
+class Charge(Base):
+    """One line of a provider's bill. `kind`: gpu | disk | bwd | bwu, or the provider's own word."""
+
+    __tablename__ = "charges"
+    __table_args__ = (UniqueConstraint("provider", "provider_id", "kind", "begin_ms"),)
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    provider: Mapped[str] = mapped_column(String(16))
+    provider_id: Mapped[str] = mapped_column(String(64), index=True)
+    label: Mapped[str] = mapped_column(String(300), default="")
+    kind: Mapped[str] = mapped_column(String(16))
+    begin_ms: Mapped[int] = mapped_column(index=True)
+    end_ms: Mapped[int]
+    dollars: Mapped[float]
+    fetched_ms: Mapped[int]
+
+
+class Mark(Base):
+    """What a machine is remembered for. `kind`: slow | broken | unstable | wrong_specs.
+
+    Keyed on the machine. It fades, and counts no more from `fades_ms` on; an appeal that was granted withdraws it.
+    `instance_id` and `run_id` lead to the evidence; `by` is who made it (a job, or an operator's name).
+    """
+
+    __tablename__ = "marks"
+    __table_args__ = (Index("ix_marks_provider_machine_id", "provider", "machine_id"),)
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    provider: Mapped[str] = mapped_column(String(16))
+    machine_id: Mapped[str] = mapped_column(String(64))
+    host_id: Mapped[str] = mapped_column(String(64), default="")
+    kind: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str] = mapped_column(Text)
+    run_id: Mapped[str | None] = mapped_column(ID)
+    instance_id: Mapped[str | None] = mapped_column(ID)
+    by: Mapped[str] = mapped_column(String(64))
+    at_ms: Mapped[int]
+    fades_ms: Mapped[int] = mapped_column(index=True)
+    appeal: Mapped[str] = mapped_column(Text, default="")
+    appealed_by: Mapped[str] = mapped_column(String(64), default="")
+    appealed_ms: Mapped[int | None]
+    withdrawn_ms: Mapped[int | None]
+    withdrawn_by: Mapped[str] = mapped_column(String(64), default="")
+    withdrawn_reason: Mapped[str] = mapped_column(Text, default="")
+
+
+class Measurement(Base):
+    """A rate that we measured on a machine, with the machine as it was; what forecasts are made from.
+
+    `work` names what was proved, so that only like is compared with like: payload/curve/domain, e.g.
+    `groth16/bls12381/4096`. `boot_s` and `params_s` were paid for before the first proof.
+    """
+
+    __tablename__ = "measurements"
+    __table_args__ = (Index("ix_measurements_work_gpu_model", "work", "gpu_model"),)
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    provider: Mapped[str] = mapped_column(String(16))
+    machine_id: Mapped[str] = mapped_column(String(64), index=True)
+    host_id: Mapped[str] = mapped_column(String(64), default="")
+    gpu_model: Mapped[str] = mapped_column(String(100))
+    num_gpus: Mapped[int]
+    cpu_model: Mapped[str] = mapped_column(String(200))
+    cpu_cores: Mapped[int]
+    ram_bytes: Mapped[int]
+    work: Mapped[str] = mapped_column(String(100))
+    proofs_per_hour: Mapped[float]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    proofs: Mapped[int]
+    boot_s: Mapped[float | None]
+    params_s: Mapped[float | None]
+    dollars_per_hour: Mapped[float]
+    run_id: Mapped[str | None] = mapped_column(ID)
+    instance_id: Mapped[str | None] = mapped_column(ID, unique=True)
+    at_ms: Mapped[int]
+
+
 class User(Base):
     __tablename__ = "users"
     id: Mapped[str] = mapped_column(ID, primary_key=True)
@@ -159,6 +273,8 @@ class Run(Claimed, Base):
     offer_id: Mapped[str | None] = mapped_column(String(64))
     max_dollars_per_hour: Mapped[float | None]
     max_dollars: Mapped[float | None]
+    interruptible: Mapped[bool] = mapped_column(default=False)
+    bid_dollars_per_hour: Mapped[float | None]
     max_duration_s: Mapped[int]
     min_proofs_per_hour: Mapped[float | None]
     proofs: Mapped[int]
@@ -182,6 +298,9 @@ class Instance(Claimed, Base):
     `stage_deadline_ms` bounds the stage; `moved_ms` is when the payload last advanced (our clock).
     `evidence` is '' until sealing ends, then complete | gaps | vanished | empty; `evidence_sha256` is the sealed
     bundle's; `evidence_gap` says what could not be sealed, and why; `forced_by` is the operator who forced a destroy.
+    `seen` is its row in the newest list (`base.ProviderInstance`). `bid_dollars_per_hour` is set exactly for an
+    interruptible rental. `log_ticket` is what the provider gave for its own logs. `forecast` is why it was chosen.
+    `spent_dollars` is our own account, `billed_dollars` the provider's bill once that is known.
     """
 
     __tablename__ = "instances"
@@ -205,6 +324,11 @@ class Instance(Claimed, Base):
     host_id: Mapped[str] = mapped_column(String(64), default="")
     provider_id: Mapped[str | None] = mapped_column(String(64))
     provider_status: Mapped[str] = mapped_column(String(64), default="")
+    seen: Mapped[Json] = mapped_column(default=dict)
+    bid_dollars_per_hour: Mapped[float | None]
+    disk_gb: Mapped[int] = mapped_column(default=0)
+    log_ticket: Mapped[Json | None]
+    forecast: Mapped[Json] = mapped_column(default=dict)
     missed_lists: Mapped[int] = mapped_column(default=0)
     state: Mapped[str] = mapped_column(String(16), index=True)
     state_ms: Mapped[int]
@@ -218,6 +342,7 @@ class Instance(Claimed, Base):
     dollars_per_hour: Mapped[float]
     reserved_dollars: Mapped[float]
     spent_dollars: Mapped[float] = mapped_column(default=0.0)
+    billed_dollars: Mapped[float | None]
     bootstrap_sha256: Mapped[str] = mapped_column(String(64), default="")
     token_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)
     lease_expires_ms: Mapped[int | None]

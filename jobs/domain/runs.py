@@ -49,6 +49,8 @@ class RunRequest(BaseModel):
     offer_id: str | None = None
     max_dollars_per_hour: float | None = Field(None, ge=0, le=10_000)
     max_dollars: float | None = Field(None, gt=0, le=1_000_000)
+    interruptible: bool = False
+    bid_dollars_per_hour: float | None = Field(None, gt=0, le=128)
     max_duration_s: int = Field(3600, ge=60, le=30 * 86400)
     min_proofs_per_hour: float | None = Field(None, ge=0, le=1e9)
     proofs: int = Field(12, ge=1, le=MAX_PROOFS)
@@ -219,6 +221,8 @@ def _new_run(context: Context, request: RunRequest, actor: str, lease_s: int, no
         offer_id=request.offer_id,
         max_dollars_per_hour=request.max_dollars_per_hour,
         max_dollars=request.max_dollars,
+        interruptible=request.interruptible,
+        bid_dollars_per_hour=request.bid_dollars_per_hour,
         max_duration_s=request.max_duration_s,
         min_proofs_per_hour=request.min_proofs_per_hour,
         proofs=len(request.witness_ids) if request.kind == "prove" else request.proofs,
@@ -250,6 +254,8 @@ def run_again(context: Context, run_id: str, actor: str) -> str:
             provider=run.provider,
             max_dollars_per_hour=run.max_dollars_per_hour,
             max_dollars=run.max_dollars,
+            interruptible=run.interruptible,
+            bid_dollars_per_hour=run.bid_dollars_per_hour,
             max_duration_s=run.max_duration_s,
             min_proofs_per_hour=run.min_proofs_per_hour,
             proofs=run.proofs,

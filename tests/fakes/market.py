@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,13 @@ from typing import Any
 from jobs.market.providers.base import (
     EXITED,
     RUNNING,
+    AccountFacts,
+    ChargeFacts,
     Listing,
     NoSuchInstance,
     OfferFacts,
     OfferGone,
+    Order,
     ProviderInstance,
     ProviderUnavailable,
 )
@@ -36,6 +39,8 @@ class FakeMarket:
     """Offers and rentals. `calls` counts this object's calls; `sold` and `deleted` are what the market has seen."""
 
     name = "local"
+    remote = False
+    bills = False
 
     def __init__(self, file: Path, now_ms: Callable[[], int]):
         self._file = file
@@ -106,7 +111,8 @@ class FakeMarket:
             taken = {i["machine_id"] for i in state["instances"].values()}
             return [OfferFacts(o, m, price) for o, price, m in state["offers"] if m not in taken]
 
-    def rent(self, offer_id: str, label: str, env: Mapping[str, str]) -> str:
+    def rent(self, order: Order) -> str:
+        offer_id, label, env = order.offer_id, order.label, order.env
         with self._call("rent"), self._state() as state:
             found = next((o for o in state["offers"] if o[0] == offer_id), None)
             taken = {i["machine_id"] for i in state["instances"].values()}
@@ -126,11 +132,21 @@ class FakeMarket:
             ]
             return Listing(self.complete, shown if self.complete else shown[:-1])
 
-    def logs(self, provider_id: str, max_bytes: int) -> bytes:
-        with self._call("logs"), self._state() as state:
+    def request_logs(self, provider_id: str) -> dict[str, Any]:
+        with self._call("request_logs"), self._state() as state:
             if provider_id not in state["instances"]:
                 raise NoSuchInstance(provider_id)
-            return f"container of {provider_id} says hello\n".encode()[-max_bytes:]
+            return {"provider_id": provider_id}
+
+    def fetch_logs(self, ticket: dict[str, Any], max_bytes: int) -> dict[str, bytes]:
+        with self._call("logs"):
+            return {"provider.log": f"container of {ticket['provider_id']} says hello\n".encode()[-max_bytes:]}
+
+    def account(self) -> AccountFacts | None:
+        return None
+
+    def charges(self, begin_ms: int, end_ms: int) -> Sequence[ChargeFacts]:
+        return ()
 
     def destroy(self, provider_id: str) -> None:
         with self._call("destroy"), self._state() as state:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 RUNNING, EXITED, LOADING, UNKNOWN = "running", "exited", "loading", "unknown"
+STOPPED, OFFLINE = "stopped", "offline"
 
 
 class ProviderError(Exception):
@@ -35,11 +36,24 @@ class NoSuchInstance(ProviderError):
     """The provider knows no instance of this id (any more)."""
 
 
+class NoCredit(RentalRefused):
+    """The account lacks money: no offer is to blame, and none can be rented until somebody pays."""
+
+
+class LogsNotReady(ProviderError):
+    """The logs were asked for, but are not there yet: fetch again in a second."""
+
+
 @dataclass(frozen=True)
 class OfferFacts:
     """One machine, or part of one, that can be rented now. The columns of `jobs.domain.models.Offer`.
 
-    `facts["trusted"]` is true where nothing isolates the payload from the operator's account.
+    `dollars_per_hour` includes `facts["disk_gb"]` of disk. `facts`, each absent where the provider does not say:
+    `trusted` (nothing isolates the payload from the operator's account), `gpu_frac` (0..1 of the machine's GPUs),
+    `disk_gb`, `gpu_dollars_per_hour`, `disk_dollars_per_gb_month`, `min_bid_dollars_per_hour` (None: on-demand only),
+    `inet_down_mbps`, `inet_up_mbps`, `dollars_per_gb_down`, `dollars_per_gb_up`, `reliability` (0..1),
+    `verification`, `duration_s` (how long it can be rented), `cuda` (e.g. 12.8), `driver`, `compute_capability`
+    (e.g. 8.9), `pcie_gbps`, `direct_ports`, `datacenter` (bool).
     """
 
     offer_id: str
@@ -58,8 +72,28 @@ class OfferFacts:
 
 
 @dataclass(frozen=True)
+class Order:
+    """What is to be rented. `env` holds only `PROVEFLEET_*`. `image` is `repository@sha256:...`.
+
+    `bid_dollars_per_hour` is set exactly when the machine shall be interruptible.
+    """
+
+    offer_id: str
+    label: str
+    env: Mapping[str, str]
+    image: str = ""
+    disk_gb: int = 0
+    bid_dollars_per_hour: float | None = None
+
+
+@dataclass(frozen=True)
 class ProviderInstance:
-    """One rented machine as the provider lists it. `status`: running | exited | loading | unknown."""
+    """One rented machine as the provider lists it. `status`: running | exited | loading | unknown | stopped | offline.
+
+    `detail` is the provider's own message; while it changes, the machine moves on. `boot_failed` and `stopped_why`
+    (outbid | no_credit | expired | stopped) are set when it will not come up by itself, or was stopped by the provider:
+    what happened, '' else. `interruptible` is None where the provider does not say.
+    """
 
     provider_id: str
     label: str
@@ -67,6 +101,30 @@ class ProviderInstance:
     machine_id: str
     dollars_per_hour: float
     detail: str = ""
+    host_id: str = ""
+    interruptible: bool | None = None
+    boot_failed: str = ""
+    stopped_why: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AccountFacts:
+    """Our money at the provider. A provider without accounts has none."""
+
+    credit_dollars: float
+
+
+@dataclass(frozen=True)
+class ChargeFacts:
+    """One line of the provider's bill; see `jobs.domain.models.Charge`."""
+
+    provider_id: str
+    kind: str
+    begin_ms: int
+    end_ms: int
+    dollars: float
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,20 +139,25 @@ class Listing:
 
 
 class Provider(Protocol):
-    """Each call has a timeout of its own and raises nothing but `ProviderError`s."""
+    """Each call has a timeout of its own and raises nothing but `ProviderError`s.
+
+    `remote`: its machines are elsewhere, and must be able to reach us. `bills`: it has an account and charges it.
+    """
 
     name: str
+    remote: bool
+    bills: bool
 
     def scan(self) -> list[OfferFacts]:
         """What can be rented now. Raises `ProviderUnavailable`."""
         ...
 
-    def rent(self, offer_id: str, label: str, env: Mapping[str, str]) -> str:
-        """Rent `offer_id` under `label` and start the agent with `env` added to its environment.
+    def rent(self, order: Order) -> str:
+        """Rent the offer under the label and start the agent with `env` added to its environment.
 
         Returns the provider's id.
 
-        Raises `OfferGone` and `RentalRefused` (nothing exists), `ProviderUnavailable` (look the label up).
+        Raises `OfferGone`, `NoCredit` and `RentalRefused` (nothing exists), `ProviderUnavailable` (look the label up).
         """
         ...
 
@@ -102,14 +165,29 @@ class Provider(Protocol):
         """Everything rented. Raises `ProviderUnavailable`."""
         ...
 
-    def logs(self, provider_id: str, max_bytes: int) -> bytes:
-        """The end of what the machine itself printed, at most `max_bytes`.
+    def request_logs(self, provider_id: str) -> dict[str, Any]:
+        """Ask for what the provider itself keeps of the machine's output; a JSON ticket to fetch it with.
 
         Raises `NoSuchInstance`, `ProviderUnavailable`.
+        """
+        ...
+
+    def fetch_logs(self, ticket: dict[str, Any], max_bytes: int) -> dict[str, bytes]:
+        """The end of each log by name (`provider.log`, `provider-daemon.log`), at most `max_bytes` each.
+
+        Raises `LogsNotReady`, `NoSuchInstance`, `ProviderUnavailable`.
         """
         ...
 
     def destroy(self, provider_id: str) -> None:
         """End the rental. Idempotent: an unknown id is no error. Raises `ProviderUnavailable`; proof that it
         is gone is two complete listings without it, never this call's return."""
+        ...
+
+    def account(self) -> AccountFacts | None:
+        """What is left to spend; None where nothing is billed. Raises `ProviderUnavailable`."""
+        ...
+
+    def charges(self, begin_ms: int, end_ms: int) -> Sequence[ChargeFacts]:
+        """The bill for that time; it may lag by a day. Raises `ProviderUnavailable`."""
         ...

@@ -17,13 +17,13 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from jobs.market.providers import base
-from jobs.market.providers.base import Listing, OfferFacts, ProviderInstance
+from jobs.market.providers.base import AccountFacts, ChargeFacts, Listing, OfferFacts, Order, ProviderInstance
 from jobs.market.providers.local_launcher import INSTANCE_FILE, LOG_FILE
 from jobs.market.providers.local_offers import LocalOffer, all_offers
 from jobs.market.providers.local_processes import StillAlive, end_all, is_alive
@@ -42,6 +42,8 @@ class LocalProvider:
     """See `base.Provider`. Any number of processes may use one state folder at the same time."""
 
     name = "local"
+    remote = False
+    bills = False
 
     def __init__(self, settings: Settings, agent_command: tuple[str, ...] = _AGENT):
         self._settings = settings
@@ -54,8 +56,9 @@ class LocalProvider:
             taken = self._taken()
             return [o.offer for o in all_offers(self._settings, self._root) if not o.overlaps(*taken)]
 
-    def rent(self, offer_id: str, label: str, env: Mapping[str, str]) -> str:
-        """Start an agent on that offer. `env` may hold only `PROVEFLEET_*`."""
+    def rent(self, order: Order) -> str:
+        """Start an agent on that offer, in no image."""
+        offer_id, label, env = order.offer_id, order.label, order.env
         bad = [name for name, value in env.items() if not _ENV_NAME.fullmatch(name) or "\0" in value]
         if bad or "\0" in label:
             raise base.RentalRefused(f"{bad or 'this label'} is no environment for an agent: only PROVEFLEET_*, no NUL")
@@ -73,8 +76,25 @@ class LocalProvider:
         with self._locked(), _translated("list local instances"):
             return Listing(True, [self._instance(folder) for folder in self._folders()])
 
-    def logs(self, provider_id: str, max_bytes: int) -> bytes:
+    def request_logs(self, provider_id: str) -> dict[str, Any]:
+        """They lie in the instance's folder."""
+        if self._folder(provider_id) is None:
+            raise base.NoSuchInstance(f"local instance {provider_id} is not there (any more)")
+        return {"provider_id": provider_id}
+
+    def fetch_logs(self, ticket: dict[str, Any], max_bytes: int) -> dict[str, bytes]:
         """What the agent printed to stdout and stderr."""
+        return {"provider.log": self._log(ticket["provider_id"], max_bytes)}
+
+    def account(self) -> AccountFacts | None:
+        """Nobody charges for one's own machine."""
+        return None
+
+    def charges(self, begin_ms: int, end_ms: int) -> Sequence[ChargeFacts]:
+        """None, see `account`."""
+        return ()
+
+    def _log(self, provider_id: str, max_bytes: int) -> bytes:
         folder = self._folder(provider_id)
         if folder is None:
             raise base.NoSuchInstance(f"local instance {provider_id} is not there (any more)")

@@ -18,6 +18,7 @@ import pytest
 from jobs.context import Context
 from jobs.market import provider
 from jobs.market.providers import base
+from jobs.market.providers.base import Order
 from jobs.market.providers.local import LocalProvider
 from jobs.market.providers.local_processes import boot_id, carriers, is_alive, start_ticks
 from jobs.settings import Settings
@@ -33,6 +34,10 @@ TREE = (
     "print('up', flush=True)\n"
     "time.sleep(300)\n",
 )
+
+
+def logs(market: LocalProvider, provider_id: str, max_bytes: int) -> bytes:
+    return market.fetch_logs(market.request_logs(provider_id), max_bytes)["provider.log"]
 
 
 @pytest.fixture
@@ -87,7 +92,7 @@ def test_offers_describe_this_machine(make: Callable[..., LocalProvider], settin
 def test_rent_list_logs_destroy(make: Callable[..., LocalProvider], label: str, tmp_path: Path) -> None:
     market = make()
     offers = market.scan()
-    provider_id = market.rent(offers[0].offer_id, label, {"PROVEFLEET_BOOTSTRAP_TOKEN": "secret-token"})
+    provider_id = market.rent(Order(offers[0].offer_id, label, {"PROVEFLEET_BOOTSTRAP_TOKEN": "secret-token"}))
     listing = market.list()
     assert listing.complete
     (instance,) = listing.instances
@@ -95,8 +100,8 @@ def test_rent_list_logs_destroy(make: Callable[..., LocalProvider], label: str, 
     assert instance.machine_id == offers[0].machine_id
     assert offers[0].offer_id not in [o.offer_id for o in market.scan()]
     assert len(market.scan()) == len(offers) - 1
-    wait_for(lambda: market.logs(provider_id, 100) == b"up\n")
-    assert market.logs(provider_id, 2) == b"p\n"
+    wait_for(lambda: logs(market, provider_id, 100) == b"up\n")
+    assert logs(market, provider_id, 2) == b"p\n"
     folder = tmp_path / "state" / "local" / provider_id
     assert folder.stat().st_mode & 0o777 == 0o700
     assert "secret-token" not in (folder / "instance.json").read_text()
@@ -109,7 +114,7 @@ def test_rent_list_logs_destroy(make: Callable[..., LocalProvider], label: str, 
     assert [o.offer_id for o in market.scan()] == [o.offer_id for o in offers]
     assert not folder.exists()
     with pytest.raises(base.NoSuchInstance):
-        market.logs(provider_id, 10)
+        logs(market, provider_id, 10)
 
 
 def test_the_environment_is_clean_and_the_session_its_own(
@@ -118,11 +123,10 @@ def test_the_environment_is_clean_and_the_session_its_own(
     monkeypatch.setenv("PROVEFLEET_S3_SECRET_ACCESS_KEY", "the-archive-key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-key")
     market = make()
-    provider_id = market.rent(
-        market.scan()[0].offer_id, label, {"PROVEFLEET_AGENT_URL": "http://x", "PROVEFLEET_BOOTSTRAP_TOKEN": "t"}
-    )
+    env = {"PROVEFLEET_AGENT_URL": "http://x", "PROVEFLEET_BOOTSTRAP_TOKEN": "t"}
+    provider_id = market.rent(Order(market.scan()[0].offer_id, label, env))
     pid = pid_of(market, provider_id)
-    wait_for(lambda: market.logs(provider_id, 100))
+    wait_for(lambda: logs(market, provider_id, 100))
     raw = Path(f"/proc/{pid}/environ").read_bytes().rstrip(b"\0").split(b"\0")
     environment = dict(item.decode().split("=", 1) for item in raw)
     state = tmp_path / "state"
@@ -151,7 +155,7 @@ def test_the_environment_is_clean_and_the_session_its_own(
 def test_only_our_variables_are_passed(make: Callable[..., LocalProvider], label: str) -> None:
     market = make()
     with pytest.raises(base.RentalRefused, match="LD_PRELOAD"):
-        market.rent(market.scan()[0].offer_id, label, {"LD_PRELOAD": "/tmp/x.so"})
+        market.rent(Order(market.scan()[0].offer_id, label, {"LD_PRELOAD": "/tmp/x.so"}))
     assert market.list().instances == []
 
 
@@ -165,7 +169,7 @@ def test_two_racers_one_offer(make: Callable[..., LocalProvider], label: str) ->
     def race(number: int) -> None:
         gate.wait()
         try:
-            won.append(make().rent(offer, f"{label}-{number}", {}))
+            won.append(make().rent(Order(offer, f"{label}-{number}", {})))
         except base.OfferGone as error:
             lost.append(error)
 
@@ -180,15 +184,15 @@ def test_two_racers_one_offer(make: Callable[..., LocalProvider], label: str) ->
 
 def test_an_unknown_offer_is_gone(make: Callable[..., LocalProvider], label: str) -> None:
     with pytest.raises(base.OfferGone):
-        make().rent("cpu-999", label, {})
+        make().rent(Order("cpu-999", label, {}))
 
 
 def test_an_agent_that_cant_start_leaves_nothing(make: Callable[..., LocalProvider], label: str) -> None:
     market = make(("/no/such/program",))
     with pytest.raises(base.RentalRefused, match="No such file"):
-        market.rent(market.scan()[0].offer_id, label, {})
+        market.rent(Order(market.scan()[0].offer_id, label, {}))
     assert market.list().instances == []
-    assert make().rent(market.scan()[0].offer_id, label, {})
+    assert make().rent(Order(market.scan()[0].offer_id, label, {}))
 
 
 def test_an_ended_agent_is_listed_as_exited_and_still_holds_its_offer(
@@ -196,11 +200,11 @@ def test_an_ended_agent_is_listed_as_exited_and_still_holds_its_offer(
 ) -> None:
     market = make()
     offer = market.scan()[0].offer_id
-    provider_id = market.rent(offer, label, {})
+    provider_id = market.rent(Order(offer, label, {}))
     os.kill(pid_of(market, provider_id), signal.SIGKILL)
     wait_for(lambda: market.list().instances[0].status == "exited")
     with pytest.raises(base.OfferGone):
-        market.rent(offer, label + "2", {})
+        market.rent(Order(offer, label + "2", {}))
     market.destroy(provider_id)
     assert market.list().instances == []
 
@@ -208,8 +212,8 @@ def test_an_ended_agent_is_listed_as_exited_and_still_holds_its_offer(
 def test_destroy_ends_what_the_agent_left_behind(make: Callable[..., LocalProvider], label: str) -> None:
     """The agent is dead; its child sits in another session: the label in its environment gives it away."""
     market = make(TREE)
-    provider_id = market.rent(market.scan()[0].offer_id, label, {})
-    wait_for(lambda: market.logs(provider_id, 100))
+    provider_id = market.rent(Order(market.scan()[0].offer_id, label, {}))
+    wait_for(lambda: logs(market, provider_id, 100))
     os.kill(pid_of(market, provider_id), signal.SIGKILL)
     wait_for(lambda: market.list().instances[0].status == "exited")
     assert len(carriers(label)) == 1
@@ -225,8 +229,8 @@ def test_destroy_of_one_that_ignores_sigterm(make: Callable[..., LocalProvider],
             "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(300)",
         )
     )
-    provider_id = market.rent(market.scan()[0].offer_id, label, {})
-    wait_for(lambda: market.logs(provider_id, 100))
+    provider_id = market.rent(Order(market.scan()[0].offer_id, label, {}))
+    wait_for(lambda: logs(market, provider_id, 100))
     pid = pid_of(market, provider_id)
     market.destroy(provider_id)
     assert start_ticks(pid) is None
@@ -235,7 +239,7 @@ def test_destroy_of_one_that_ignores_sigterm(make: Callable[..., LocalProvider],
 def test_a_vanished_instance_is_not_listed(make: Callable[..., LocalProvider], label: str, tmp_path: Path) -> None:
 
     market = make()
-    provider_id = market.rent(market.scan()[0].offer_id, label, {})
+    provider_id = market.rent(Order(market.scan()[0].offer_id, label, {}))
     pid = pid_of(market, provider_id)
     os.kill(pid, signal.SIGKILL)
     shutil.rmtree(tmp_path / "state" / "local" / provider_id)
@@ -247,7 +251,7 @@ def test_a_pid_given_out_again_is_not_taken_for_ours(
     make: Callable[..., LocalProvider], label: str, tmp_path: Path
 ) -> None:
     market = make()
-    provider_id = market.rent(market.scan()[0].offer_id, label, {})
+    provider_id = market.rent(Order(market.scan()[0].offer_id, label, {}))
     os.kill(pid_of(market, provider_id), signal.SIGKILL)
     with subprocess.Popen(["sleep", "300"]) as stranger:
         file = tmp_path / "state" / "local" / provider_id / "instance.json"
@@ -295,8 +299,8 @@ def test_a_long_state_path_leaves_room_for_sockets(
         ),
         deep,
     )
-    provider_id = market.rent(market.scan()[0].offer_id, label, {})
-    wait_for(lambda: market.logs(provider_id, 1000).endswith(b"bound\n"))
+    provider_id = market.rent(Order(market.scan()[0].offer_id, label, {}))
+    wait_for(lambda: logs(market, provider_id, 1000).endswith(b"bound\n"))
     market.destroy(provider_id)
     assert list(deep.sockets_dir.iterdir()) == []
 
@@ -320,7 +324,7 @@ def rent_in_a_fork(market: LocalProvider, offer: str, label: str, dies_before_st
 
     sys.addaudithook(die)
     try:
-        market.rent(offer, label, {})
+        market.rent(Order(offer, label, {}))
     finally:
         os._exit(0)
 
@@ -339,11 +343,11 @@ def test_a_rent_killed_anywhere_leaves_nothing_or_a_listed_instance(
         if listed:
             assert listed[0].label == f"{label}-{step}"
             with pytest.raises(base.OfferGone):
-                market.rent(offer, label, {})
+                market.rent(Order(offer, label, {}))
             market.destroy(listed[0].provider_id)
         else:
             # Nothing may turn up later either: the offer can be had at once, and there is one instance then.
-            market.destroy(market.rent(offer, label, {}))
+            market.destroy(market.rent(Order(offer, label, {})))
         assert carriers(f"{label}-{step}") == []
         if status == 0:
             break
@@ -370,7 +374,7 @@ def test_a_rent_killed_while_the_launcher_works(make: Callable[..., LocalProvide
         assert len(carriers(f"{label}-{step}")) == len(first)
         for instance in market.list().instances:
             market.destroy(instance.provider_id)
-        market.destroy(market.rent(offer, label, {}))  # sweeps
+        market.destroy(market.rent(Order(offer, label, {})))  # sweeps
 
 
 def test_it_is_the_provider_called_local(settings: Settings) -> None:
