@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q --no-input
 COMPILE := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: help demo test test-browser gpu-check test-prover test-crash test-images bench-prover lint lock clean
+.PHONY: help demo test test-browser gpu-check test-prover test-crash test-images test-vast-conformance bench-prover lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -16,7 +16,7 @@ demo: $(VENV)/.control ## start everything, benchmark this machine, stay up (ARG
 	@PROVEFLEET_STATE_DIR="$${PROVEFLEET_STATE_DIR:-$(CURDIR)/.provefleet}" $(BIN)/provefleet demo $(ARGS)
 
 test: $(VENV)/.dev ## the core tests, under 8 minutes; lists at the end what was skipped and why
-	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m "not browser and not images and not crash and not prover" $(ARGS)
+	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m "not browser and not images and not crash and not prover and not conformance" $(ARGS)
 
 test-prover: $(VENV)/.cuda-build ## the long tests of the prover: every operation, malformed files, daemon and bench; 10 minutes
 	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m prover tests/gpu $(ARGS)
@@ -36,6 +36,9 @@ test-crash: $(VENV)/.dev ## the longer faults against the running stack, 6 minut
 test-images: $(VENV)/.dev ## build the images and run the demo inside (root, buildah and debootstrap), 8 minutes
 	@./tests/images/install
 	$(BIN)/python -m pytest -rs -m images tests/images $(ARGS)
+
+test-vast-conformance: $(VENV)/.dev .venv-vastai/.made ## the real vastai CLI and SDK drive the fake market (ARGS=--record: keep what they said), 2 minutes
+	$(BIN)/python -m pytest -rs -m conformance tests/conformance $(ARGS)
 
 test-browser: $(VENV)/.dev ## every page in headless Chromium, in four sizes, light and dark
 	$(BIN)/python -m pytest -rs -m browser tests/browser $(ARGS)
@@ -57,10 +60,11 @@ lock: ## write requirements/*.txt anew from pyproject.toml (needs uv)
 	$(COMPILE) pyproject.toml --extra cuda-build -o requirements/kernels.txt
 	$(COMPILE) pyproject.toml --extra cuda -o requirements/cuda.txt
 	$(COMPILE) pyproject.toml --extra control --extra bench -o requirements/bench.txt
+	echo "vastai==1.9.1" | $(COMPILE) - -o requirements/vastai.txt
 	echo "hatchling>=1.27" | $(COMPILE) - -o requirements/build.txt
 
 clean: ## remove .venv and the caches (not the state folder)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-vastai .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 # A half-made folder has no stamp, and is made again.
 $(VENV)/.made:
@@ -84,6 +88,12 @@ $(VENV)/.dev: $(VENV)/.control requirements/dev.txt
 $(VENV)/.cuda-build: $(VENV)/.dev requirements/cuda-build.txt
 	@echo "installing what compiles GPU kernels into $(VENV)"
 	@$(PIP) --require-hashes -r requirements/cuda-build.txt
+	@touch $@
+
+# Vast's own client, 200 MB: in a place of its own, since its exact pins fit no Flask app.
+.venv-vastai/.made: requirements/vastai.txt
+	@./.ci/venv .venv-vastai
+	@.venv-vastai/bin/python -m pip install -q --no-input --require-hashes -r requirements/vastai.txt
 	@touch $@
 
 tests/js/node_modules: tests/js/package-lock.json
