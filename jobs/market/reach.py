@@ -15,23 +15,8 @@ from jobs.market.providers.base import Provider
 from jobs.settings import Settings
 
 # RFC 6761, RFC 6762, RFC 7686, RFC 8375, RFC 9476 and ICANN's .internal: never names on the public internet.
-_PRIVATE_NAMES = frozenset(
-    [
-        "localhost",
-        "local",
-        "lan",
-        "home",
-        "arpa",
-        "internal",
-        "intranet",
-        "corp",
-        "test",
-        "invalid",
-        "example",
-        "onion",
-        "alt",
-    ]
-)
+_PRIVATE_NAMES = {"localhost", "local", "lan", "home", "arpa", "internal", "intranet", "corp"}
+_PRIVATE_NAMES |= {"test", "invalid", "example", "onion", "alt"}
 
 
 def refusal(settings: Settings, provider: Provider) -> str:
