@@ -75,14 +75,21 @@ class Snapshot(Base):
 
 
 class Account(Base):
-    """What a provider says of our money there; `charged_until_ms`: its bill is known up to then."""
+    """What a provider says of our money there.
+
+    `read_ms`: when the credit was read; `tried_ms`: when it was last asked for, and `error` what came instead.
+    `charged_until_ms`, `charges_tried_ms` and `charges_error` are the same of its bill.
+    """
 
     __tablename__ = "accounts"
     provider: Mapped[str] = mapped_column(String(16), primary_key=True)
     credit_dollars: Mapped[float | None]
     read_ms: Mapped[int | None]
+    tried_ms: Mapped[int | None]
     error: Mapped[str] = mapped_column(Text, default="")
     charged_until_ms: Mapped[int | None]
+    charges_tried_ms: Mapped[int | None]
+    charges_error: Mapped[str] = mapped_column(Text, default="")
 
 
 class Cap(Base):
@@ -109,6 +116,18 @@ class Charge(Base):
     end_ms: Mapped[int]
     dollars: Mapped[float]
     fetched_ms: Mapped[int]
+
+
+class LedgerDay(Base):
+    """What one rental cost on one UTC day: our own account of it, and the provider's bill once that is complete."""
+
+    __tablename__ = "ledger"
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"), primary_key=True)
+    day_ms: Mapped[int] = mapped_column(primary_key=True, index=True)
+    gpu_dollars: Mapped[float] = mapped_column(default=0.0)
+    disk_dollars: Mapped[float] = mapped_column(default=0.0)
+    traffic_dollars: Mapped[float] = mapped_column(default=0.0)
+    billed_dollars: Mapped[float | None]
 
 
 class Mark(Base):
@@ -300,7 +319,8 @@ class Instance(Claimed, Base):
     bundle's; `evidence_gap` says what could not be sealed, and why; `forced_by` is the operator who forced a destroy.
     `seen` is its row in the newest list (`base.ProviderInstance`). `bid_dollars_per_hour` is set exactly for an
     interruptible rental. `log_ticket` is what the provider gave for its own logs. `forecast` is why it was chosen.
-    `spent_dollars` is our own account, `billed_dollars` the provider's bill once that is known.
+    `price` is `jobs.market.prices.Price`; `spent_dollars` is our own account up to `accrued_ms`, `traffic_dollars` the
+    part of it for bytes, `meter` what ran then; `billed_dollars` is the provider's bill once that is complete.
     """
 
     __tablename__ = "instances"
@@ -340,8 +360,12 @@ class Instance(Claimed, Base):
     progress: Mapped[Json] = mapped_column(default=dict)
     round: Mapped[int] = mapped_column(default=1)
     dollars_per_hour: Mapped[float]
+    price: Mapped[Json] = mapped_column(default=dict)
     reserved_dollars: Mapped[float]
     spent_dollars: Mapped[float] = mapped_column(default=0.0)
+    traffic_dollars: Mapped[float] = mapped_column(default=0.0)
+    accrued_ms: Mapped[int | None]
+    meter: Mapped[str] = mapped_column(String(16), default="")
     billed_dollars: Mapped[float | None]
     bootstrap_sha256: Mapped[str] = mapped_column(String(64), default="")
     token_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)

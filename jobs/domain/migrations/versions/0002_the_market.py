@@ -20,8 +20,11 @@ def upgrade() -> None:
     sa.Column('provider', sa.String(length=16), nullable=False),
     sa.Column('credit_dollars', sa.Double(), nullable=True),
     sa.Column('read_ms', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=True),
+    sa.Column('tried_ms', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=True),
     sa.Column('error', sa.Text(), nullable=False),
     sa.Column('charged_until_ms', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=True),
+    sa.Column('charges_tried_ms', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=True),
+    sa.Column('charges_error', sa.Text(), nullable=False),
     sa.PrimaryKeyConstraint('provider', name=op.f('pk_accounts'))
     )
     op.create_table('caps',
@@ -47,6 +50,19 @@ def upgrade() -> None:
     with op.batch_alter_table('charges', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_charges_begin_ms'), ['begin_ms'], unique=False)
         batch_op.create_index(batch_op.f('ix_charges_provider_id'), ['provider_id'], unique=False)
+
+    op.create_table('ledger',
+    sa.Column('instance_id', sa.String(length=32), nullable=False),
+    sa.Column('day_ms', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
+    sa.Column('gpu_dollars', sa.Double(), nullable=False),
+    sa.Column('disk_dollars', sa.Double(), nullable=False),
+    sa.Column('traffic_dollars', sa.Double(), nullable=False),
+    sa.Column('billed_dollars', sa.Double(), nullable=True),
+    sa.ForeignKeyConstraint(['instance_id'], ['instances.id'], name=op.f('fk_ledger_instance_id_instances')),
+    sa.PrimaryKeyConstraint('instance_id', 'day_ms', name=op.f('pk_ledger'))
+    )
+    with op.batch_alter_table('ledger', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_ledger_day_ms'), ['day_ms'], unique=False)
 
     op.create_table('marks',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), autoincrement=True, nullable=False),
@@ -117,6 +133,10 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column('disk_gb', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False, server_default='0'))
         batch_op.add_column(sa.Column('log_ticket', sa.JSON(), nullable=True))
         batch_op.add_column(sa.Column('forecast', sa.JSON(), nullable=False, server_default='{}'))
+        batch_op.add_column(sa.Column('price', sa.JSON(), nullable=False, server_default='{}'))
+        batch_op.add_column(sa.Column('traffic_dollars', sa.Double(), nullable=False, server_default='0'))
+        batch_op.add_column(sa.Column('accrued_ms', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=True))
+        batch_op.add_column(sa.Column('meter', sa.String(length=16), nullable=False, server_default=''))
         batch_op.add_column(sa.Column('billed_dollars', sa.Double(), nullable=True))
 
     with op.batch_alter_table('runs', schema=None) as batch_op:
@@ -124,6 +144,13 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column('bid_dollars_per_hour', sa.Double(), nullable=True))
 
     # ### end Alembic commands ###
+    # What was rented before there was a ledger: one line each, on the day it ended. Live ones are counted anew.
+    op.execute("UPDATE instances SET accrued_ms = ended_ms")
+    op.execute("UPDATE instances SET spent_dollars = 0 WHERE ended_ms IS NULL")
+    op.execute(
+        "INSERT INTO ledger (instance_id, day_ms, gpu_dollars, disk_dollars, traffic_dollars) "
+        "SELECT id, ended_ms - ended_ms % 86400000, spent_dollars, 0, 0 FROM instances WHERE spent_dollars > 0"
+    )
 
 
 def downgrade() -> None:
@@ -134,6 +161,10 @@ def downgrade() -> None:
 
     with op.batch_alter_table('instances', schema=None) as batch_op:
         batch_op.drop_column('billed_dollars')
+        batch_op.drop_column('meter')
+        batch_op.drop_column('accrued_ms')
+        batch_op.drop_column('traffic_dollars')
+        batch_op.drop_column('price')
         batch_op.drop_column('forecast')
         batch_op.drop_column('log_ticket')
         batch_op.drop_column('disk_gb')
@@ -151,6 +182,10 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f('ix_marks_fades_ms'))
 
     op.drop_table('marks')
+    with op.batch_alter_table('ledger', schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f('ix_ledger_day_ms'))
+
+    op.drop_table('ledger')
     with op.batch_alter_table('charges', schema=None) as batch_op:
         batch_op.drop_index(batch_op.f('ix_charges_provider_id'))
         batch_op.drop_index(batch_op.f('ix_charges_begin_ms'))
