@@ -10,7 +10,7 @@ COMPILE := uv pip compile -q --universal --python-version 3.11 --generate-hashes
 .PHONY: help demo test test-browser gpu-check test-prover test-crash test-images test-vast-conformance bench-prover lint lock clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
 
 demo: $(VENV)/.control ## start everything, benchmark this machine, stay up (ARGS=--once: stop afterwards)
 	@PROVEFLEET_STATE_DIR="$${PROVEFLEET_STATE_DIR:-$(CURDIR)/.provefleet}" $(BIN)/provefleet demo $(ARGS)
