@@ -12,6 +12,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 Json = dict[str, Any]
 ID = String(32)
+LIVE_ELSEWHERE = (
+    "provider <> 'local' AND machine_id <> '' AND run_id IS NOT NULL AND state NOT IN ('destroyed', 'not_rented')"
+)
 
 
 class Base(DeclarativeBase):
@@ -61,6 +64,7 @@ class Snapshot(Base):
 
     `begun_ms`, `ended_ms`: our clock around the read; what happened after `begun_ms` may be missing. `error` is why a
     later read failed, `failed_ms` when; '' once one succeeds. `poller` polls now, until `poller_until_ms`.
+    `watched_ms` is the `begun_ms` of the list that `watch` acted on last: each one counts once.
     """
 
     __tablename__ = "snapshots"
@@ -72,6 +76,20 @@ class Snapshot(Base):
     error: Mapped[str] = mapped_column(Text, default="")
     poller: Mapped[str | None] = mapped_column(ID)
     poller_until_ms: Mapped[int | None]
+    watched_ms: Mapped[int] = mapped_column(default=0)
+
+
+class Scan(Base):
+    """How the last searches of a provider's offers went. `scanned_ms`: the newest that worked. `error` is why a later
+    one did not, '' once one does; none is tried again before `again_ms`."""
+
+    __tablename__ = "scans"
+    provider: Mapped[str] = mapped_column(String(16), primary_key=True)
+    scanned_ms: Mapped[int] = mapped_column(default=0)
+    offers: Mapped[int] = mapped_column(default=0)
+    error: Mapped[str] = mapped_column(Text, default="")
+    failed_ms: Mapped[int | None]
+    again_ms: Mapped[int] = mapped_column(default=0)
 
 
 class Account(Base):
@@ -162,7 +180,8 @@ class Measurement(Base):
     """A rate that we measured on a machine, with the machine as it was; what forecasts are made from.
 
     `work` names what was proved, so that only like is compared with like: payload/curve/domain, e.g.
-    `groth16/bls12381/4096`. `boot_s` and `params_s` were paid for before the first proof.
+    `groth16/bls12381/4096`. `boot_s` and `params_s` were paid for before the first proof. `specs` is what the offer
+    advertised, by the names of `OfferFacts.facts` (and `gpu_ram_bytes`, `key_bytes`), where it did.
     """
 
     __tablename__ = "measurements"
@@ -176,6 +195,7 @@ class Measurement(Base):
     cpu_model: Mapped[str] = mapped_column(String(200))
     cpu_cores: Mapped[int]
     ram_bytes: Mapped[int]
+    specs: Mapped[Json] = mapped_column(default=dict)
     work: Mapped[str] = mapped_column(String(100))
     proofs_per_hour: Mapped[float]
     low: Mapped[float | None]
@@ -264,9 +284,6 @@ class Machine(Base):
     machine_id: Mapped[str] = mapped_column(String(64), primary_key=True)
     host_id: Mapped[str] = mapped_column(String(64), default="")
     description: Mapped[str] = mapped_column(String(300), default="")
-    mark: Mapped[str] = mapped_column(String(16), default="")
-    mark_reason: Mapped[str] = mapped_column(Text, default="")
-    mark_run_id: Mapped[str | None] = mapped_column(ID)
     proofs_per_hour: Mapped[float | None]
     measured_ms: Mapped[int | None]
     first_seen_ms: Mapped[int]
@@ -284,7 +301,7 @@ class Run(Claimed, Base):
     kind: Mapped[str] = mapped_column(String(16))
     payload: Mapped[str] = mapped_column(String(32))
     state: Mapped[str] = mapped_column(String(16), index=True)
-    stage: Mapped[str] = mapped_column(String(32), default="")
+    stage: Mapped[str] = mapped_column(String(200), default="")
     reason: Mapped[str] = mapped_column(Text, default="")
     inputs: Mapped[Json] = mapped_column(default=dict)
     zkey_id: Mapped[str | None] = mapped_column(ForeignKey("inputs.id"))
@@ -317,7 +334,8 @@ class Instance(Claimed, Base):
     `stage_deadline_ms` bounds the stage; `moved_ms` is when the payload last advanced (our clock).
     `evidence` is '' until sealing ends, then complete | gaps | vanished | empty; `evidence_sha256` is the sealed
     bundle's; `evidence_gap` says what could not be sealed, and why; `forced_by` is the operator who forced a destroy.
-    `seen` is its row in the newest list (`base.ProviderInstance`). `bid_dollars_per_hour` is set exactly for an
+    `seen` is its row in the newest list (`base.ProviderInstance`); `missed_lists` of them in a row, since `missed_ms`,
+    showed it in trouble or not at all. `bid_dollars_per_hour` is set exactly for an
     interruptible rental. `log_ticket` is what the provider gave for its own logs. `forecast` is why it was chosen.
     `price` is `jobs.market.prices.Price`; `spent_dollars` is our own account up to `accrued_ms`, `traffic_dollars` the
     part of it for bytes, `meter` what ran then; `billed_dollars` is the provider's bill once that is complete.
@@ -333,6 +351,15 @@ class Instance(Claimed, Base):
             unique=True,
             sqlite_where=text("state NOT IN ('destroyed', 'not_rented')"),
             postgresql_where=text("state NOT IN ('destroyed', 'not_rented')"),
+        ),
+        # Nor of one machine elsewhere under two offers: the second would never start. Orphans are as they are.
+        Index(
+            "uq_instances_live_machine",
+            "provider",
+            "machine_id",
+            unique=True,
+            sqlite_where=text(LIVE_ELSEWHERE),
+            postgresql_where=text(LIVE_ELSEWHERE),
         ),
     )
     id: Mapped[str] = mapped_column(ID, primary_key=True)
@@ -350,6 +377,7 @@ class Instance(Claimed, Base):
     log_ticket: Mapped[Json | None]
     forecast: Mapped[Json] = mapped_column(default=dict)
     missed_lists: Mapped[int] = mapped_column(default=0)
+    missed_ms: Mapped[int | None]
     state: Mapped[str] = mapped_column(String(16), index=True)
     state_ms: Mapped[int]
     reason: Mapped[str] = mapped_column(Text, default="")

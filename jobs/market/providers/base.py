@@ -32,12 +32,28 @@ class ProviderUnavailable(ProviderError):
     look the label up in a complete listing, never blindly rent again."""
 
 
+class BeingListed(ProviderUnavailable):
+    """Another process is reading the list at this moment: look again in a second."""
+
+
 class NoSuchInstance(ProviderError):
     """The provider knows no instance of this id (any more)."""
 
 
 class NoCredit(RentalRefused):
     """The account lacks money: no offer is to blame, and none can be rented until somebody pays."""
+
+
+class KeyRefused(ProviderUnavailable):
+    """The provider does not accept our key for this call: nothing it says is about machines or offers."""
+
+
+class RentedStopped(ProviderError):
+    """The provider refused to start the machine, but made it all the same, stopped, and bills it: destroy it."""
+
+    def __init__(self, message: str, provider_id: str):
+        super().__init__(message)
+        self.provider_id = provider_id
 
 
 class LogsNotReady(ProviderError):
@@ -131,11 +147,13 @@ class ChargeFacts:
 class Listing:
     """All that the provider lists under our account, strangers' labels included.
 
-    Only a `complete` listing may be read as "what it does not show is not there".
+    Only a `complete` listing may be read as "what it does not show is not there", and that of no moment after
+    `begun_ms` (our clock; a provider leaves it 0, `jobs.market.listing` sets it).
     """
 
     complete: bool
     instances: list[ProviderInstance]
+    begun_ms: int = 0
 
 
 class Provider(Protocol):
@@ -157,7 +175,8 @@ class Provider(Protocol):
 
         Returns the provider's id.
 
-        Raises `OfferGone`, `NoCredit` and `RentalRefused` (nothing exists), `ProviderUnavailable` (look the label up).
+        Raises `OfferGone`, `NoCredit` and `RentalRefused` (nothing exists), `RentedStopped` (destroy what exists),
+        `ProviderUnavailable` (look the label up).
         """
         ...
 
