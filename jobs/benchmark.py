@@ -19,6 +19,7 @@ from jobs.domain.instances import to_sealing
 from jobs.domain.models import Input, Instance, Machine, Proof, Run
 from jobs.domain.states import ACTIVE, BENCHMARKING, PROVING, READY, conclude, transition
 from jobs.domain.work import Claim, record, take, transaction
+from jobs.market import measurements, reputation
 from logs.errors import StoreError
 
 if TYPE_CHECKING:
@@ -226,10 +227,21 @@ def _mark(
     session: Session, instance: Instance, run: Run, verdict: rules.Verdict, result: dict[str, Any], now: int
 ) -> None:
     """What the machine will be remembered for; keyed on the machine, never on its host."""
-    machine = session.get(Machine, (instance.provider, instance.machine_id))
-    if machine is None:
+    key = (instance.provider, instance.machine_id)
+    if session.get(Machine, key) is None:
         return
-    if result["verified"] and run.kind == "benchmark":
-        machine.proofs_per_hour, machine.measured_ms = result["proofs_per_hour"], now
-    if verdict.machine_mark or verdict.state == "passed":
-        machine.mark, machine.mark_reason, machine.mark_run_id = verdict.machine_mark, verdict.reason, run.id
+    measurements.keep(session, instance, run, result, now)
+    if verdict.machine_mark:
+        reputation.mark(
+            session,
+            now,
+            *key,
+            verdict.machine_mark,
+            verdict.reason,
+            "benchmark",
+            run_id=run.id,
+            instance_id=instance.id,
+        )
+    elif verdict.state == "passed":
+        past = (reputation.BROKEN, reputation.SLOW) if run.min_proofs_per_hour else (reputation.BROKEN,)
+        reputation.refuted(session, now, *key, past, "benchmark")

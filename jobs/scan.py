@@ -69,8 +69,6 @@ def _see_machine(session: Session, provider_name: str, offer: OfferFacts, now: i
                 machine_id=offer.machine_id,
                 host_id=offer.host_id,
                 description=description[:300],
-                mark="",
-                mark_reason="",
                 first_seen_ms=now,
                 last_seen_ms=now,
             )

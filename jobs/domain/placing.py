@@ -16,10 +16,11 @@ from sqlalchemy.orm import Session
 
 from jobs.domain.controller import controller_id
 from jobs.domain.instances import label_of, stage_deadline_s
-from jobs.domain.models import Instance, Machine, Offer, Run
+from jobs.domain.models import Instance, Offer, Run
 from jobs.domain.runs import reservation, tail_s
 from jobs.domain.states import ACTIVE, ENDED, QUEUED, RENTING, conclude
 from jobs.domain.work import Claim, record, transaction, wake
+from jobs.market import ranking
 
 if TYPE_CHECKING:
     from jobs.context import Context
@@ -35,14 +36,12 @@ class Placed:
     final: bool = False
 
 
-def _fits(run: Run, offer: Offer, machine: Machine | None, settings_tail_s: int) -> str:
+def _fits(run: Run, offer: Offer, settings_tail_s: int) -> str:
     """Why this offer is not for this run; '' where it is."""
     if run.max_dollars_per_hour is not None and offer.dollars_per_hour > run.max_dollars_per_hour:
         return f"costs ${offer.dollars_per_hour:.4g}/h, over the limit of ${run.max_dollars_per_hour:.4g}/h"
     if run.max_dollars is not None and offer.dollars_per_hour * settings_tail_s / 3600 >= run.max_dollars:
         return f"sealing the evidence alone could cost more than ${run.max_dollars:.4g}"
-    if run.offer_id is None and machine is not None and machine.mark == "broken":
-        return f"machine is marked broken: {machine.mark_reason}"
     return ""
 
 
@@ -67,13 +66,12 @@ def _candidates(context: Context, session: Session, run: Run) -> tuple[list[Offe
     tail = tail_s(context.settings, run.lease_s)
     reasons = []
     fitting = []
-    for offer in offers:
-        machine = session.get(Machine, (run.provider, offer.machine_id))
-        why = _fits(run, offer, machine, tail)
+    for ranked in ranking.rank_offers(context, session, run, offers):
+        why = ranked.skipped or _fits(run, ranked.offer, tail)
         if why:
             reasons.append(why)
         else:
-            fitting.append(offer)
+            fitting.append(ranked.offer)
     if not fitting:
         return [], Placed(f"no offer fits: the cheapest {reasons[0]}", final=True)
     free = [offer for offer in fitting if offer.offer_id not in taken]

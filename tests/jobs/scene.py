@@ -11,8 +11,9 @@ from jobs import reconcile
 from jobs.context import Context
 from jobs.deploy import deploy
 from jobs.domain import inputs
-from jobs.domain.models import Event, Input, Instance, Machine, Offer, Proof, Run
+from jobs.domain.models import Event, Input, Instance, Machine, Mark, Offer, Proof, Run
 from jobs.domain.runs import create_run, parse_request
+from jobs.market import reputation
 from jobs.prepare import prepare
 from tests.fakes.market import FakeMarket
 from tests.jobs.agent import Agent
@@ -141,6 +142,15 @@ class Scene:
     def machine(self, machine_id: str) -> Machine:
         with self.context.sessions() as session:
             return session.get_one(Machine, ("local", machine_id))
+
+    def mark(self, machine_id: str) -> Mark | None:
+        """The worst one that counts now."""
+        with self.context.sessions() as session:
+            return reputation.current(session, self.clock(), "local", machine_id)
+
+    def mark_kind(self, machine_id: str) -> str:
+        mark = self.mark(machine_id)
+        return mark.kind if mark else ""
 
     def offers(self) -> list[Offer]:
         with self.context.sessions() as session:

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from jobs.domain.models import Machine
+from jobs.market import reputation
 from tests.scenarios import invariants
 from tests.scenarios.runs import Asked, ask
 from tests.scenarios.world import World
@@ -21,8 +21,8 @@ LOST_MS = 2_000
 def not_blamed(world: World, asked: Asked) -> None:
     """The machine did nothing wrong: it is not marked broken, and can be rented again."""
     with world.context.sessions() as session:
-        machine = session.get_one(Machine, ("local", asked.instance().machine_id))
-    assert machine.mark != "broken", machine.mark_reason
+        mark = reputation.current(session, world.context.now_ms(), "local", asked.instance().machine_id)
+    assert mark is None or mark.kind != "broken", mark.reason
 
 
 def test_sigkill_of_the_agent_keeps_the_log_up_to_two_seconds_before(world: World) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from jobs.context import Context
 from jobs.domain.models import Input, Machine, Offer, User
+from jobs.market import reputation
 from logs.store import Store
 
 PASSWORD = "correct horse battery"
@@ -26,6 +27,11 @@ HOSTILE = (
     "javascript:alert(1)",
     "a" * 400,
 )
+MARKS = {
+    2: ("slow", "12 of 12 proofs valid, 88.0 proofs/h, under the minimum of 120.0"),
+    3: ("broken", "0 of 12 proofs valid; proof 0: no kernel image is available on the device"),
+    4: ("unstable", "only 11 of 12 proofs are valid; proof 4: the pairing check fails"),
+}
 GPUS = (("RTX 4090", 24), ("RTX PRO 4000", 24), ("RTX 5090", 32), ("H200", 141), ("", 0))
 
 
@@ -39,6 +45,7 @@ class Fleet:
     hostile_run: str = ""
     hostile_instance: str = ""
     gaps: str = ""
+    mark: int = 0
     zkey: str = ""
     witness: str = ""
 
@@ -152,26 +159,22 @@ class Market:
                 gone_ms=None if i < 20 else self.now - HOUR,
             )
             session.add(offer)
-            mark = ("", "", "slow", "broken", "unstable", "")[i % 6]
             session.add(
                 Machine(
                     provider="local",
                     machine_id=offer.machine_id,
                     host_id=host,
-                    mark=mark,
                     description=f"{offer.num_gpus}x {gpu}" if gpu else "AMD EPYC 9454P, no GPU",
-                    mark_reason={
-                        "slow": "12 of 12 proofs valid, 88.0 proofs/h, under the minimum of 120.0",
-                        "broken": "0 of 12 proofs valid; proof 0: no kernel image is available on the device",
-                        "unstable": "only 11 of 12 proofs are valid; proof 4: the pairing check fails",
-                    }.get(mark, ""),
-                    mark_run_id=self.fleet.runs.get("passed") if i % 6 in (0, 2, 3, 4) else None,
                     proofs_per_hour=None if i % 6 in (1, 5) else 40.0 + 13 * i,
                     measured_ms=None if i % 6 in (1, 5) else self.now - i * HOUR,
                     first_seen_ms=self.now - 30 * DAY,
                     last_seen_ms=self.now - 4 * MINUTE - i * 1000,
                 )
             )
+            session.flush()
+            if said := MARKS.get(i % 6):
+                run_id = self.fleet.runs.get("passed")
+                reputation.mark(session, self.now - DAY, "local", offer.machine_id, *said, "benchmark", run_id=run_id)
         for i, text in enumerate(HOSTILE):
             session.add(
                 Machine(
@@ -179,9 +182,6 @@ class Market:
                     machine_id=f"66{i}",
                     host_id=text[:64],
                     description=text[:300],
-                    mark="broken",
-                    mark_reason=text,
-                    mark_run_id=None,
                     first_seen_ms=self.now - DAY,
                     last_seen_ms=self.now - 2 * HOUR - i,
                 )

@@ -13,6 +13,7 @@ from jobs.context import Context
 from jobs.domain.models import Machine, Run
 from jobs.domain.placing import MAX_RENTALS, Placed, place
 from jobs.domain.work import take
+from jobs.market import reputation
 from tests.jobs.rows import NOW, new_instance, new_offer, new_run
 from tests.jobs.scene import Scene
 
@@ -30,7 +31,9 @@ def queued(context: Context, **fields: Any) -> str:
 def mark(context: Context, machine_id: str, word: str) -> None:
     with context.sessions() as session:
         times = {"first_seen_ms": NOW, "last_seen_ms": NOW}
-        session.add(Machine(provider="local", machine_id=machine_id, mark=word, mark_reason="0 of 2 valid", **times))
+        session.add(Machine(provider="local", machine_id=machine_id, **times))
+        session.flush()
+        reputation.mark(session, NOW, "local", machine_id, word, "0 of 2 valid", "benchmark")
         session.commit()
 
 
