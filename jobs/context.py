@@ -19,6 +19,7 @@ from jobs.domain.db import database_url, make_engine, make_sessions
 from jobs.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from httpx import BaseTransport
     from redis import Redis
     from sqlalchemy import Engine
 
@@ -35,13 +36,22 @@ def wall_clock_ms() -> int:
 class Context:
     """Everything a job, a page or reconcile may reach. Connections are opened at first use.
 
-    `providers` stand in for the real ones of the same name; empty but in tests.
+    `providers` stand in for the real ones of the same name; empty but in tests, as is `vast_transport`, which
+    carries what would go to the marketplace. `paced` is what `jobs.market.pacing` remembers while Redis is down.
     """
 
-    def __init__(self, settings: Settings, now_ms: Callable[[], int] = wall_clock_ms):
+    def __init__(
+        self,
+        settings: Settings,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        sleep: Callable[[float], None] = time.sleep,
+    ):
         self.settings = settings
         self.now_ms = now_ms
+        self.sleep = sleep
         self.providers: dict[str, Provider] = {}
+        self.vast_transport: BaseTransport | None = None
+        self.paced: dict[str, int] = {}
 
     @cached_property
     def engine(self) -> Engine:

@@ -54,6 +54,8 @@ class Settings(BaseSettings):
     vast_url: str = "https://console.vast.ai"
     payload_image: str = ""
     rent_disk_gb: int = Field(default=32, ge=8, le=10_000)
+    rent_min_cuda: float = Field(default=13.0, ge=0)
+    rent_min_compute_capability: float = Field(default=8.6, ge=0)
     credit_floor_dollars: float = Field(default=2.0, ge=0)
     prover_backend: Literal["auto", "scalar", "ifma", "cuda"] = "auto"
     max_upload_bytes: int = Field(default=64 * GIB, gt=0)

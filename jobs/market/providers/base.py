@@ -48,6 +48,14 @@ class KeyRefused(ProviderUnavailable):
     """The provider does not accept our key for this call: nothing it says is about machines or offers."""
 
 
+class SearchQuotaUsedUp(ProviderUnavailable):
+    """No more searches before `again_ms` (the provider's word, our clock)."""
+
+    def __init__(self, message: str, again_ms: int):
+        super().__init__(message)
+        self.again_ms = again_ms
+
+
 class RentedStopped(ProviderError):
     """The provider refused to start the machine, but made it all the same, stopped, and bills it: destroy it."""
 
