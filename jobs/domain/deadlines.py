@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sqlalchemy import exists, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from jobs import payloads
-from jobs.domain.instances import fail, spent_dollars
+from jobs.domain.instances import fail, leave
 from jobs.domain.models import Instance, Run
-from jobs.domain.runs import tail_s
 from jobs.domain.states import ACTIVE, BILLABLE, ENDED, WORKING
 from jobs.domain.work import transaction, wake
+from jobs.market import accrual, budget, listing
+from jobs.market.accrual import Seen
 
 if TYPE_CHECKING:
     from jobs.context import Context
 
-ACCOUNT_STEP_DOLLARS = 0.0001
+ACCOUNTS_AT_ONCE = 100
+MEASURING = ("benchmark", "prove", "serve")
+"""A machine that fails in these had its chance: its run ends. Before, the run goes on to another machine."""
 
 
-def overdue(context: Context, instance: Instance, run: Run | None, now: int) -> str:
-    """Why the instance must not go on; '' while it may."""
+def lost(instance: Instance, run: Run | None, now: int) -> str:
+    """Why the machine is given up: late, silent or gone; '' while it is not."""
     if now > instance.stage_deadline_ms:
         took = (now - instance.stage_ms) / 1000
         return f"stage {instance.stage} ran into its deadline after {took:.0f} s"
@@ -33,44 +37,62 @@ def overdue(context: Context, instance: Instance, run: Run | None, now: int) -> 
     silent_s = payloads.load(run.payload).silent_s.get(instance.stage)
     if silent_s is not None and now - instance.moved_ms > silent_s * 1000:
         return f"stage {instance.stage} has not moved for {(now - instance.moved_ms) / 1000:.0f} s"
-    if instance.rented_ms is None:
+    return ""
+
+
+def used_up(context: Context, instance: Instance, run: Run | None, now: int) -> str:
+    """Which limit of the run, in time or money, ends it on whatever machine; '' while none does."""
+    if run is None or instance.rented_ms is None:
         return ""
     if now - instance.rented_ms > run.max_duration_s * 1000:
         return f"max_duration_s of {run.max_duration_s} s is used up"
-    tail_dollars = instance.dollars_per_hour * tail_s(context.settings, run.lease_s) / 3600
-    if tail_dollars > 0 and spent_dollars(instance, now) + tail_dollars > instance.reserved_dollars + 1e-9:
+    ending = budget.ending_dollars(context.settings, instance, run.lease_s)
+    if ending > 0 and accrual.spent(instance, now) + ending > instance.reserved_dollars + 1e-9:
         return f"the reservation of ${instance.reserved_dollars:.4f} leaves only what sealing may cost"
     return ""
 
 
 def enforce(context: Context) -> int:
-    """Seal what is overdue, keep the account, wake what was left behind; the number of instances sealed."""
+    """Keep the account, seal what is overdue, wake what was left behind; the number of instances sealed."""
     now = context.now_ms()
-    sealed = 0
+    query = select(Instance, Run).outerjoin(Run, Run.id == Instance.run_id).where(Instance.state.in_(BILLABLE))
     with context.sessions() as session:
-        live = list(session.scalars(select(Instance.id).where(Instance.state.in_(BILLABLE))))
-    for instance_id in live:
-        sealed += _one(context, instance_id, now)
+        live = session.execute(query.options(defer(Instance.agent_manifest)).order_by(Instance.id)).all()
+    seen = _meters(context, {instance.provider for instance, _ in live})
+    _keep_account(context, [i.id for i, _ in live if accrual.due(i, seen.get(i.label), now)], seen, now)
+    sealed = 0
+    for instance, run in live:
+        if instance.state not in WORKING:
+            continue
+        if why := used_up(context, instance, run, now):
+            sealed += _seal(context, instance.id, why, fail)
+        elif why := lost(instance, run, now):
+            sealed += _seal(context, instance.id, why, fail if instance.stage in MEASURING else leave)
     _wake_left_behind(context, now)
     return sealed
 
 
-def _one(context: Context, instance_id: str, now: int) -> bool:
-    with context.sessions() as session:
-        instance = session.get(Instance, instance_id)
-        run = session.get(Run, instance.run_id) if instance and instance.run_id else None
-        if instance is None:
-            return False
-        why = overdue(context, instance, run, now) if instance.state in WORKING else ""
-        spent = spent_dollars(instance, now)
-        if not why and spent - instance.spent_dollars < ACCOUNT_STEP_DOLLARS:
-            return False
+def _meters(context: Context, providers: set[str]) -> dict[str, Seen]:
+    """By label, what the newest complete lists show to be running."""
+    lists = [found for name in providers if (found := listing.newest(context, name)) is not None]
+    rows = ((row, found.begun_ms) for found in lists for row in found.instances)
+    return {row.label: Seen(accrual.meter_of(row.status, row.facts), begun_ms) for row, begun_ms in rows}
+
+
+def _keep_account(context: Context, ids: list[str], seen: dict[str, Seen], now: int) -> None:
+    """Bring the accounts of these instances up to date. One that a job holds at this moment has its turn next time."""
+    for begin in range(0, len(ids), ACCOUNTS_AT_ONCE):
+        some = Instance.id.in_(ids[begin : begin + ACCOUNTS_AT_ONCE])
+        mine = select(Instance).where(some, Instance.state.in_(BILLABLE)).order_by(Instance.id)
+        with transaction(context) as session:
+            for instance in session.scalars(mine.with_for_update(skip_locked=True)).all():
+                accrual.accrue(session, instance, now, seen.get(instance.label))
+
+
+def _seal(context: Context, instance_id: str, why: str, end: Callable[..., bool]) -> bool:
     with transaction(context) as session:
-        mine = session.get(Instance, instance_id)
-        if mine is None or mine.state in ENDED:
-            return False
-        mine.spent_dollars = spent
-        return bool(why) and fail(context, session, mine, why, "reconcile")
+        instance = session.get(Instance, instance_id, with_for_update=True)
+        return instance is not None and end(context, session, instance, why, "reconcile")
 
 
 def _wake_left_behind(context: Context, now: int) -> None:

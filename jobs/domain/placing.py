@@ -17,13 +17,15 @@ from sqlalchemy.orm import Session
 from jobs.domain.controller import controller_id
 from jobs.domain.instances import label_of, stage_deadline_s
 from jobs.domain.models import Instance, Offer, Run
-from jobs.domain.runs import reservation, tail_s
 from jobs.domain.states import ACTIVE, ENDED, QUEUED, RENTING, conclude
 from jobs.domain.work import Claim, record, transaction, wake
-from jobs.market import ranking
+from jobs.market import budget, prices, ranking
+from jobs.market.accrual import traffic_of
 
 if TYPE_CHECKING:
     from jobs.context import Context
+    from jobs.market.prices import Price, Traffic
+    from jobs.market.ranking import Ranked
 
 MAX_RENTALS = 3
 
@@ -36,17 +38,42 @@ class Placed:
     final: bool = False
 
 
-def _fits(run: Run, offer: Offer, settings_tail_s: int) -> str:
-    """Why this offer is not for this run; '' where it is."""
-    if run.max_dollars_per_hour is not None and offer.dollars_per_hour > run.max_dollars_per_hour:
-        return f"costs ${offer.dollars_per_hour:.4g}/h, over the limit of ${run.max_dollars_per_hour:.4g}/h"
-    if run.max_dollars is not None and offer.dollars_per_hour * settings_tail_s / 3600 >= run.max_dollars:
-        return f"sealing the evidence alone could cost more than ${run.max_dollars:.4g}"
-    return ""
+@dataclass(frozen=True)
+class Choice:
+    """An offer that fits, as it would be rented: at this price, with this bid, for at most `hold` dollars."""
+
+    ranked: Ranked
+    price: Price
+    bid: float | None
+    hold: float
+
+    @property
+    def offer(self) -> Offer:
+        return self.ranked.offer
 
 
-def _candidates(context: Context, session: Session, run: Run) -> tuple[list[Offer], Placed]:
-    """Offers for this run, cheapest first; or why there are none."""
+def _chosen(
+    context: Context, run: Run, ranked: Ranked, traffic: Traffic, left: float | None
+) -> tuple[Choice | None, str]:
+    """The offer as `run` would rent it, for at most `left` dollars; or why it is not for this run."""
+    if ranked.skipped:
+        return None, ranked.skipped
+    bid, why = prices.bid_for(run, ranked.offer, context.settings.rent_disk_gb)
+    if why:
+        return None, why
+    price = prices.price_of(ranked.offer, context.settings.rent_disk_gb, bid, traffic)
+    rate, limit = price.dollars_per_hour, run.max_dollars_per_hour
+    if limit is not None and rate > limit + 1e-9:
+        return None, f"costs ${rate:.4g}/h, over the limit of ${limit:.4g}/h"
+    least = prices.least_dollars(context.settings, price, run.lease_s)
+    if left is not None and 0 < least >= left:
+        return None, f"sealing the evidence alone could cost ${least:.4g}, and no more than ${left:.4g} may be spent"
+    hold = prices.hold_dollars(context.settings, price, run.max_duration_s, run.lease_s, left)
+    return Choice(ranked, price, bid, hold), ""
+
+
+def _candidates(context: Context, session: Session, run: Run) -> tuple[list[Choice], Placed]:
+    """What this run may rent, best first; or why there is nothing."""
     query = select(Offer).where(Offer.provider == run.provider, Offer.gone_ms.is_(None))
     if run.offer_id:
         query = query.where(Offer.offer_id == run.offer_id)
@@ -63,18 +90,13 @@ def _candidates(context: Context, session: Session, run: Run) -> tuple[list[Offe
             return [], Placed("waiting for a free offer")
         what = f"offer {run.offer_id}" if run.offer_id else "any offer"
         return [], Placed(f"{run.provider} has not {what} to rent now; scan again, or choose another", final=True)
-    tail = tail_s(context.settings, run.lease_s)
-    reasons = []
-    fitting = []
-    for ranked in ranking.rank_offers(context, session, run, offers):
-        why = ranked.skipped or _fits(run, ranked.offer, tail)
-        if why:
-            reasons.append(why)
-        else:
-            fitting.append(ranked.offer)
+    traffic, left = traffic_of(session, run), budget.left_dollars(context, session, run)
+    ranked = ranking.rank_offers(context, session, run, offers)
+    choices = [_chosen(context, run, one, traffic, left) for one in ranked]
+    fitting = [choice for choice, _ in choices if choice is not None]
     if not fitting:
-        return [], Placed(f"no offer fits: the cheapest {reasons[0]}", final=True)
-    free = [offer for offer in fitting if offer.offer_id not in taken]
+        return [], Placed(f"no offer fits: the first {choices[0][1]}", final=True)
+    free = [choice for choice in fitting if choice.offer.offer_id not in taken]
     return free, Placed("" if free else "waiting for a free offer")
 
 
@@ -90,10 +112,13 @@ def place(context: Context, claim: Claim) -> Placed:
                 return Placed(
                     f"{run.rentals} offers in a row were gone when we came to rent them; scan and try again", final=True
                 )
-            offers, why_not = _candidates(context, session, run)
-            if not offers:
+            choices, why_not = _candidates(context, session, run)
+            if not choices:
                 return why_not
-            instance = _intend(context, session, run, offers[0], now)
+            # From here on, one placement at a time: what is left of caps and credit can't be taken twice.
+            if why := budget.refusal(context, session, run, choices[0].hold):
+                return Placed(why)
+            instance = _intend(context, session, run, choices[0], now)
             if run.state == QUEUED:
                 conclude(
                     session,
@@ -112,9 +137,8 @@ def place(context: Context, claim: Claim) -> Placed:
         return Placed("waiting for a free offer")
 
 
-def _intend(context: Context, session: Session, run: Run, offer: Offer, now: int) -> Instance:
-    instance_id = context.new_id()
-    held = reservation(context.settings, offer.dollars_per_hour, run.max_duration_s, run.lease_s, run.max_dollars)
+def _intend(context: Context, session: Session, run: Run, choice: Choice, now: int) -> Instance:
+    instance_id, offer, rate = context.new_id(), choice.offer, choice.price.dollars_per_hour
     deadline = now + int(stage_deadline_s(run.payload, "loading") * 1000)
     instance = Instance(
         id=instance_id,
@@ -133,8 +157,12 @@ def _intend(context: Context, session: Session, run: Run, offer: Offer, now: int
         moved_ms=now,
         progress={},
         round=1,
-        dollars_per_hour=offer.dollars_per_hour,
-        reserved_dollars=held,
+        dollars_per_hour=rate,
+        price=choice.price.to_json(),
+        bid_dollars_per_hour=choice.bid,
+        disk_gb=context.settings.rent_disk_gb,
+        forecast=choice.ranked.to_json(),
+        reserved_dollars=choice.hold,
         spent_dollars=0.0,
         facts={},
         telemetry={},
@@ -158,7 +186,7 @@ def _intend(context: Context, session: Session, run: Run, offer: Offer, now: int
         now,
         "prepare",
         "instance.intended",
-        f"offer {offer.offer_id} at ${offer.dollars_per_hour:.4g}/h, ${held:.4f} reserved",
+        f"offer {offer.offer_id} at ${rate:.4g}/h, ${choice.hold:.4f} reserved",
         run_id=run.id,
         instance_id=instance_id,
         data={"offer": offer.offer_id, "machine": offer.machine_id},

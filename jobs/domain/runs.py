@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -11,17 +10,15 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from jobs import payloads
-from jobs.domain import inputs, instances
-from jobs.domain.models import Input, Instance, Offer, Run
+from jobs.domain import inputs, instances, quotes
+from jobs.domain.models import Input, Instance, Run
 from jobs.domain.states import ACTIVE, ENDED, QUEUED, conclude
 from jobs.domain.work import record, transaction, wake
 
 if TYPE_CHECKING:
     from jobs.context import Context
-    from jobs.settings import Settings
 
 MAX_PROOFS = 10_000
-TAIL_MARGIN_S = 60
 CIRCUITS = ("chain", "merkle")
 CURVES = ("bn254", "bls12381")
 MAX_CIRCUIT_SIZE = 1 << 20
@@ -102,42 +99,6 @@ def parse_request(data: dict[str, Any]) -> RunRequest:
         raise InvalidRequest(fields) from error
 
 
-@dataclass(frozen=True)
-class Quote:
-    """What a run may cost. `reserve_dollars` includes the tail in which evidence is sealed; None: no price is known."""
-
-    dollars_per_hour: float | None
-    reserve_dollars: float | None
-    text: str
-
-
-def tail_s(settings: Settings, lease_s: int) -> int:
-    """Seconds that a rental may go on after its last useful one: to seal, or until a dead controller's lease is out."""
-    return settings.evidence_deadline_s + lease_s + TAIL_MARGIN_S
-
-
-def reservation(
-    settings: Settings, dollars_per_hour: float, max_duration_s: int, lease_s: int, max_dollars: float | None
-) -> float:
-    """Dollars held for one rental, tail included; never more than `max_dollars`."""
-    full = dollars_per_hour * (max_duration_s + tail_s(settings, lease_s)) / 3600
-    return full if max_dollars is None else min(full, max_dollars)
-
-
-def quote(context: Context, request: RunRequest) -> Quote:
-    """The most that `request` can cost, from its offer or from its own price limit."""
-    price = request.max_dollars_per_hour
-    if request.offer_id:
-        with context.sessions() as session:
-            offer = session.get(Offer, (request.provider, request.offer_id))
-            price = offer.dollars_per_hour if offer else price
-    if price is None:
-        return Quote(None, request.max_dollars, "set a price limit to see what this may cost")
-    lease = request.lease_s or context.settings.lease_s
-    held = reservation(context.settings, price, request.max_duration_s, lease, request.max_dollars)
-    return Quote(price, held, f"at most ${held:,.2f}, at ${price:,.4g}/h")
-
-
 def _check_inputs(session: Session, request: RunRequest) -> dict[str, str]:
     if request.circuit:
         if request.zkey_id or request.witness_ids:
@@ -163,22 +124,6 @@ def _check_inputs(session: Session, request: RunRequest) -> dict[str, str]:
     return {}
 
 
-def _check_money(context: Context, session: Session, request: RunRequest, lease_s: int) -> dict[str, str]:
-    if not request.offer_id:
-        return {}
-    offer = session.get(Offer, (request.provider, request.offer_id))
-    if offer is None:
-        return {"offer_id": "this offer is gone; scan again and choose another"}
-    limit = request.max_dollars_per_hour
-    if limit is not None and offer.dollars_per_hour > limit:
-        price = f"${offer.dollars_per_hour:.4g}/h"
-        return {"max_dollars_per_hour": f"the offer costs {price}; raise the limit or choose another"}
-    tail = offer.dollars_per_hour * tail_s(context.settings, lease_s) / 3600
-    if request.max_dollars is not None and tail >= request.max_dollars:
-        return {"max_dollars": f"sealing the evidence alone may cost ${tail:.4f} at this price; raise it above that"}
-    return {}
-
-
 def create_run(context: Context, request: RunRequest, actor: str) -> str:
     """Write down what is asked for and wake the first job; the id of the run.
 
@@ -194,7 +139,7 @@ def create_run(context: Context, request: RunRequest, actor: str) -> str:
                 return found
             if request.payload not in payloads.names():
                 raise InvalidRequest({"payload": f"there is no such payload; there are: {', '.join(payloads.names())}"})
-            if wrong := _check_inputs(session, request) or _check_money(context, session, request, lease_s):
+            if wrong := _check_inputs(session, request) or quotes.refused(context, session, request, actor):
                 raise InvalidRequest(wrong)
             run = _new_run(context, request, actor, lease_s, now)
             session.add(run)

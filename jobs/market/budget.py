@@ -17,7 +17,7 @@ from jobs.domain.states import BILLABLE, ENDED, WORKING
 from jobs.domain.work import record, transaction
 from jobs.market import provider
 from jobs.market.accrual import DAY_MS, HOUR_MS, open_sql, spent, traffic_of
-from jobs.market.prices import Price, bid_for, hold_dollars, least_dollars, price_of, price_of_instance, tail_s
+from jobs.market.prices import Price, bid_for, hold_dollars, least_dollars, money, price_of, price_of_instance, tail_s
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -135,12 +135,16 @@ def refusal(context: Context, session: Session, run: Run, hold: float) -> str:
     return _credit_refusal(context, session, run.provider, hold, now)
 
 
+def cap_words(scope: str) -> str:
+    """What a cap is called in a sentence."""
+    return f"{scope.removeprefix(USER)}'s cap for a month" if scope.startswith(USER) else f"the {scope}'s cap"
+
+
 def _over(counts: Committed, scope: str, cap: float, hold: float) -> str:
     if counts.dollars + hold <= cap + 1e-9:
         return ""
-    of = f"{scope.removeprefix(USER)}'s cap for a month" if scope.startswith(USER) else f"the {scope}'s cap"
     return (
-        f"{of} is {money(cap)}: {money(counts.spent)} are spent, {money(counts.held)} held, "
+        f"{cap_words(scope)} is {money(cap)}: {money(counts.spent)} are spent, {money(counts.held)} held, "
         f"and this needs {money(hold)}; raise it, or wait"
     )
 
@@ -191,11 +195,6 @@ def clock(at_ms: int, now_ms: int | None = None) -> str:
     at = datetime.fromtimestamp(at_ms / 1000, UTC)
     other_day = now_ms is not None and now_ms // DAY_MS != at_ms // DAY_MS
     return f"{at:%Y-%m-%d %H:%M} UTC" if other_day else f"{at:%H:%M} UTC"
-
-
-def money(dollars: float) -> str:
-    """`$12.30`; four places for sums under a dollar, where they matter."""
-    return f"${dollars:,.2f}" if abs(dollars) >= 1 or dollars == 0 else f"${dollars:,.4f}"
 
 
 def set_cap(context: Context, scope: str, dollars: float | None, actor: str, reason: str = "") -> str:

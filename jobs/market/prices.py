@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from jobs.domain.models import Instance, Run
+    from jobs.domain.models import Instance
     from jobs.settings import Settings
 
 HOURS_A_MONTH = 720
@@ -33,6 +33,17 @@ class Priced(Protocol):
     def dollars_per_hour(self) -> float: ...
     @property
     def facts(self) -> dict[str, Any]: ...
+
+
+class Bidder(Protocol):
+    """A run, or the request for one."""
+
+    @property
+    def interruptible(self) -> bool: ...
+    @property
+    def bid_dollars_per_hour(self) -> float | None: ...
+    @property
+    def max_dollars_per_hour(self) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -82,10 +93,14 @@ def price_of(offer: Priced, disk_gb: int, bid: float | None = None, traffic: Tra
     gpu = offer.dollars_per_hour - disk * _dollars(facts, "disk_gb")
     gpu = max(gpu, _dollars(facts, "gpu_dollars_per_hour"), 0.0)
     down, up = _dollars(facts, "dollars_per_gb_down"), _dollars(facts, "dollars_per_gb_up")
-    price = Price(gpu if bid is None else bid, disk * disk_gb, down, up)
+    return priced(gpu if bid is None else bid, disk * disk_gb, down, up, traffic)
+
+
+def priced(gpu: float, disk: float, down: float, up: float, traffic: Traffic | None = None) -> Price:
+    """The price of these parts (dollars an hour, dollars a GB), with what is held for `traffic` and the allowances."""
     moved = traffic or Traffic()
     most = Traffic(moved.down_bytes + ALLOWED_DOWN_BYTES, moved.up_bytes + ALLOWED_UP_BYTES)
-    return Price(price.gpu_dollars_per_hour, price.disk_dollars_per_hour, down, up, price.of(most))
+    return Price(gpu, disk, down, up, Price(0.0, 0.0, down, up).of(most))
 
 
 def price_of_instance(instance: Instance) -> Price:
@@ -93,7 +108,7 @@ def price_of_instance(instance: Instance) -> Price:
     return Price.from_json(instance.price) if instance.price else Price(instance.dollars_per_hour)
 
 
-def bid_for(run: Run, offer: Priced, disk_gb: int) -> tuple[float | None, str]:
+def bid_for(run: Bidder, offer: Priced, disk_gb: int) -> tuple[float | None, str]:
     """(GPU dollars an hour to bid, '') for an interruptible `run`, (None, '') for any other; or why this offer is out.
 
     Without a bid of the operator's own it is a tenth over the lowest that the offer takes now: enough to outlive the
@@ -128,6 +143,11 @@ def hold_dollars(
     """Dollars held for one rental: its longest life, the tail and its bytes; never more than `max_dollars`."""
     full = least_dollars(settings, price, lease_s) + price.dollars_per_hour * max_duration_s / 3600
     return full if max_dollars is None else min(full, max_dollars)
+
+
+def money(dollars: float) -> str:
+    """`$12.30`; four places for sums under a dollar, where they matter."""
+    return f"${dollars:,.2f}" if abs(dollars) >= 1 or dollars == 0 else f"${dollars:,.4f}"
 
 
 def _dollars(facts: Mapping[str, Any], name: str) -> float:

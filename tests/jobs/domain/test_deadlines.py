@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jobs.domain.deadlines import enforce, overdue
-from jobs.domain.instances import spent_dollars
+from jobs.domain.deadlines import enforce, lost, used_up
 from jobs.domain.models import Instance, Run
+from jobs.market.accrual import spent
 from tests.jobs.rows import NOW, new_instance, new_run
 from tests.jobs.scene import Scene
 
@@ -21,7 +21,8 @@ OPEN: dict[str, Any] = {
 
 def why(scene: Scene, after_s: float, run: dict[str, Any] | None = None, **fields: Any) -> str:
     asked = Run(**{"payload": "groth16", "max_duration_s": 10**6, "lease_s": 900, **(run or {})})
-    return overdue(scene.context, Instance(**{**OPEN, **fields}), asked, NOW + round(after_s * 1000))
+    instance, now = Instance(**{**OPEN, **fields}), NOW + round(after_s * 1000)
+    return lost(instance, asked, now) or used_up(scene.context, instance, asked, now)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_the_cap_holds_with_the_tail_whatever_happens(scene: Scene) -> None:
     instance = scene.instance(agent.instance_id)
     assert instance.state == "sealing"
     tail_ms = (120 + 900 + 60) * 1000
-    assert spent_dollars(instance, instance.state_ms + tail_ms) <= 0.2 + 0.36 * 20 / 3600
+    assert spent(instance, instance.state_ms + tail_ms) <= 0.2 + 0.36 * 20 / 3600
     assert scene.run(agent.run_id).state == "failed"
     assert "reservation" in scene.run(agent.run_id).reason
 
@@ -96,10 +97,12 @@ def test_a_verdict_outlives_its_machine(scene: Scene) -> None:
 
 def test_the_account_is_kept(scene: Scene) -> None:
     live = new_instance(scene.context, **OPEN, state="benchmarking", run_id=new_run(scene.context).id)
-    for _ in range(3):
+    for _ in range(7):
         scene.clock.advance(10)
         enforce(scene.context)
-    assert scene.instance(live.id).spent_dollars == pytest.approx(0.003)
+    instance = scene.instance(live.id)
+    assert instance.spent_dollars == pytest.approx(0.006)  # once a minute
+    assert spent(instance, scene.clock()) == pytest.approx(0.007)
 
 
 def test_a_run_left_without_a_machine_is_woken(scene: Scene) -> None:

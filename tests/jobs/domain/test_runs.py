@@ -14,7 +14,9 @@ from jobs.context import Context
 from jobs.deploy import deploy
 from jobs.domain import inputs
 from jobs.domain.models import Input, Instance, Run
-from jobs.domain.runs import InvalidRequest, cancel_run, create_run, parse_request, quote, run_again, tail_s
+from jobs.domain.quotes import quote
+from jobs.domain.runs import InvalidRequest, cancel_run, create_run, parse_request, run_again
+from jobs.market import prices
 from tests.jobs.rows import new_instance, new_offer, new_run
 from tests.jobs.scene import CIRCUIT, Scene
 
@@ -93,7 +95,7 @@ def test_keys_and_witnesses_must_fit(scene: Scene) -> None:
 def test_money_is_checked_against_the_offer(scene: Scene) -> None:
     context = scene.context
     new_offer(context, "o1", 3.6)
-    tail = 3.6 * tail_s(context.settings, 900) / 3600
+    tail = 3.6 * prices.tail_s(context.settings, 900) / 3600
     assert tail == pytest.approx(3.6 * (120 + 900 + 60) / 3600)
     table: list[tuple[dict[str, Any], str]] = [
         ({"max_dollars_per_hour": 3.59}, "max_dollars_per_hour"),
