@@ -1,0 +1,147 @@
+"""The lives of instances, ordinary and nasty: each yields the seconds until it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tests.fakes.vast.instances import Instance
+
+if TYPE_CHECKING:
+    from tests.fakes.vast.lifecycle import Lifecycle
+
+LAYERS = (
+    "3c645031de29",
+    "0d6448aff889",
+    "0a7674e3e8fe",
+    "b71b637b97c5",
+    "56dc85502937",
+    "ec6d5f6c9ed9",
+    "47b8539d532f",
+)
+UNAVAILABLE = "Required resources are currently unavailable, state change queued."
+PROVISION_S, CREATE_S, START_S, STOP_S = 2.0, 2.0, 2.0, 4.0
+
+
+def provisioning(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """Nothing yet, then a container that was created and not started."""
+    yield PROVISION_S
+    life.set(i, actual="created", cur="running", msg=None)
+    i.say(life.now_ms, f"creating container from {i.image}")
+    yield CREATE_S
+
+
+def pulling(life: Lifecycle, i: Instance, seconds: float) -> Iterator[float]:
+    """The image comes down layer by layer over `seconds`, each step another text."""
+    words = ("Pulling fs layer", "Downloading", "Download complete", "Extracting", "Pull complete")
+    steps = [f"{layer}: {word}" for word in words for layer in LAYERS]
+    for text in steps:
+        life.set(i, actual="loading", msg=text)
+        i.say(life.now_ms, text)
+        yield seconds / len(steps)
+
+
+def starting(life: Lifecycle, i: Instance) -> Iterator[float]:
+    yield START_S
+    life.run(i)
+
+
+def normal(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """null, created, loading with progress, running."""
+    yield from provisioning(life, i)
+    yield from pulling(life, i, life.market.pull_s)
+    yield from starting(life, i)
+
+
+def stopping(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """The state fields have changed already; the container follows, and its last message stays."""
+    yield STOP_S
+    life.set(i, actual="exited", ports_open=False)
+
+
+def outbid(life: Lifecycle, i: Instance, resume_after_s: float) -> Iterator[float]:
+    yield from stopping(life, i)
+    yield max(0.0, resume_after_s - STOP_S)
+    if life.hold(i):
+        life.set(i, intended="running", cur="running", next="running", actual="loading", msg="starting container")
+        yield from starting(life, i)
+
+
+def queued(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """A start that waits for its GPUs, and fires the moment that they are free."""
+    while not life.hold(i):
+        yield 10.0
+    life.set(i, cur="running", actual="loading", msg="starting container")
+    yield from starting(life, i)
+
+
+def reverting(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """A start that waited, and was silently given up."""
+    yield 30.0
+    life.set(i, intended="stopped", next="stopped")
+
+
+# The nasty ones.
+
+
+def silent(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """N8: loading for ever, and never another word."""
+    yield from provisioning(life, i)
+    life.set(i, actual="loading", msg=f"{LAYERS[0]}: Pulling fs layer")
+
+
+def slow(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """N9: forty minutes of loading, moving on all the time."""
+    yield from provisioning(life, i)
+    yield from pulling(life, i, 40 * 60.0)
+    yield from starting(life, i)
+
+
+def stuck(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """N10: all is downloaded, and the extraction never ends."""
+    yield from provisioning(life, i)
+    for layer in LAYERS:
+        life.set(i, actual="loading", msg=f"{layer}: Download complete")
+        yield 5.0
+    life.set(i, msg=f"{LAYERS[-1]}: Extracting")
+
+
+def no_manifest(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """N11: no such image; Vast gives up by itself after seven minutes."""
+    yield from provisioning(life, i)
+    text = f"Error response from daemon: manifest for {i.image} not found: manifest unknown: manifest unknown"
+    life.set(i, actual="loading", msg=text)
+    i.say(life.now_ms, text)
+    yield 7 * 60.0
+    life.set(i, intended="stopped")
+
+
+def oci_error(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """N12: the container was created and can't be started."""
+    yield from provisioning(life, i)
+    text = (
+        "Error response from daemon: failed to create task for container: failed to create shim task:"
+        " OCI runtime create failed: runc create failed: unable to start container process: error during container"
+        " init: error running hook #0: nvidia-container-cli: initialization error: driver error: failed to process"
+    )
+    life.set(i, actual="created", msg=text)
+    i.say(life.now_ms, text)
+
+
+def port_taken(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """N3: two instances on one slice; the second can't have its ports."""
+    yield from provisioning(life, i)
+    text = (
+        "Error response from daemon: driver failed programming external connectivity on endpoint"
+        f" C.{i.id}: Bind for 0.0.0.0:{20_000 + i.id % 40_000} failed: port is already allocated"
+    )
+    life.set(i, actual="created", msg=text)
+    i.say(life.now_ms, text)
+
+
+def unavailable(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """A create that could not start and was not cancelled: stopped, and billed for its disk."""
+    life.release(i)
+    life.set(i, actual="loading", intended="stopped", cur="stopped", next="stopped", msg=UNAVAILABLE)
+    yield STOP_S
+    life.set(i, actual="exited")
