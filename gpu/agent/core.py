@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import TypeVar
 from gpu.agent.client import Client, Refused, Unreachable, delays
 from gpu.agent.environment import Environment
 from gpu.agent.facts import machine_facts
+from gpu.agent.last_will import LastWill, Warden
 from gpu.agent.lease import LEASE_THREAD, LeaseKeeper
 from gpu.agent.orders import Orders, Status
 from gpu.agent.sealing import Sealer, emergency_zip, put_emergency
@@ -30,9 +32,10 @@ SEALED, UNREGISTERED, ABANDONED, TERMINATED = 0, 1, 3, 143
 class Agent:
     """One instance's agent; `run` is called once, from the main thread."""
 
-    def __init__(self, environment: Environment, shipper: Shipper):
+    def __init__(self, environment: Environment, shipper: Shipper, warden: Warden):
         self._environment = environment
         self._shipper = shipper
+        self._warden = warden
         self._orders = Orders()
         self._status = Status(wall_clock_ms)
 
@@ -47,16 +50,33 @@ class Agent:
         client = bootstrap.with_token(registered.token)
         self._shipper.start(client, registered.token)
         spec = registered.spec
+        stages = Stages(self._environment, spec, client, self._shipper, self._status, self._orders)
         keeper = LeaseKeeper(
             client, self._status, self._orders, registered.lease_s, self._environment.work, self._shipper.log
         )
-        stages = Stages(self._environment, spec, client, self._shipper, self._status, self._orders)
+        keeper.renewed = lambda: self._warden.tell(self._will(spec, keeper, stages))
+        keeper.renewed()
         sealer = Sealer(client, self._shipper, self._orders, stages.account)
         keeper.start()
         self._run_stages(spec, stages, sealer)
         self._obey(spec, stages, sealer)
         stages.delete_witnesses()
-        return self._end(spec, keeper, sealer)
+        return self._end(spec, keeper, sealer, stages)
+
+    def _will(self, spec: Spec, keeper: LeaseKeeper, stages: Stages) -> LastWill:
+        account = stages.account
+        return LastWill(
+            run=spec.run,
+            instance=spec.instance,
+            work=str(self._environment.work),
+            ends=keeper.ends,
+            emergency=keeper.emergency,
+            emergency_until=keeper.emergency_until,
+            acknowledged=self._shipper.acknowledged(),
+            exit_codes=dict(account.exit_codes),
+            signals=dict(account.signals),
+            stages_ms=dict(account.stages_ms),
+        )
 
     def _report(self, error: str) -> None:
         """An error of the agent itself: in `setup`, and in the next lease."""
@@ -74,6 +94,8 @@ class Agent:
         message = Register(machine_facts(self._environment.work), _version(), self._environment.image_digest)
         cpu, cores = message.facts["cpu_model"], message.facts["cpu_cores"]
         self._shipper.log(f"agent {message.agent_version} on {cpu}, {cores} cores")
+        if self._warden:
+            self._shipper.log("a warden ends this instance when the lease is over, or when the agent has ended")
         waits, deadline = delays(), time.monotonic() + REGISTER_FOR_S
         while time.monotonic() < deadline and not self._orders.terminated:
             try:
@@ -126,7 +148,7 @@ class Agent:
                 continue
             self._orders.wait(0.2)
 
-    def _end(self, spec: Spec, keeper: LeaseKeeper, sealer: Sealer) -> int:
+    def _end(self, spec: Spec, keeper: LeaseKeeper, sealer: Sealer, stages: Stages) -> int:
         code = SEALED
         if self._orders.terminated:
             self._last_words()
@@ -134,6 +156,7 @@ class Agent:
         elif self._orders.expired and not self._orders.exit:
             code = ABANDONED
             if not sealer.sealed:
+                self._warden.tell(dataclasses.replace(self._will(spec, keeper, stages), packs=True))
                 self._abandon(spec, keeper, sealer)
         keeper.stop()
         self._shipper.stop()

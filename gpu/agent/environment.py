@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 # A child gets nothing by default: the agent's environment holds its tokens, and on a marketplace the host's too.
 _PASSED_ON = {
@@ -19,6 +21,8 @@ _PASSED_ON = {
     "PROVEFLEET_LABEL",
     "PROVEFLEET_CUDA_KERNELS",  # the image says where it has them
 }
+HARD_DEADLINE, EVIDENCE_DEADLINE = "PROVEFLEET_HARD_DEADLINE_S", "PROVEFLEET_EVIDENCE_DEADLINE_S"
+WARDEN_FD = "PROVEFLEET_WARDEN_FD"
 _PASSED_ON_PREFIXES = ("CUDA_", "NVIDIA_", "NUMBA_")
 
 
@@ -35,6 +39,44 @@ class Environment:
     work: Path
     cache: Path
     image_digest: str = ""
+    warden_fd: int | None = None
+
+
+@dataclass(frozen=True)
+class OwnInstance:
+    """The rented instance that we are: `url` is what a DELETE with `key` ends. `hard_deadline_s` from the start it
+    ends itself whatever its controller says; `evidence_deadline_s` is what packing the evidence may take."""
+
+    url: str
+    key: str = field(repr=False)
+    hard_deadline_s: float
+    evidence_deadline_s: float
+
+
+def take_own_instance(environ: MutableMapping[str, str]) -> OwnInstance | None:
+    """What the marketplace and our controller say of the instance that we are, taken out of `environ`; None where no
+    marketplace is. Raises `BadEnvironment`: an instance that could not end itself must not begin."""
+    key, number = environ.pop("CONTAINER_API_KEY", ""), environ.get("CONTAINER_ID", "")
+    base = environ.pop("PROVEFLEET_SELF_DESTROY_URL", "")
+    hard, evidence = environ.pop(HARD_DEADLINE, ""), environ.pop(EVIDENCE_DEADLINE, "")
+    if not base:
+        return None
+    if not key or not re.fullmatch(r"[0-9]{1,20}", number):
+        raise BadEnvironment(
+            "PROVEFLEET_SELF_DESTROY_URL is set, but the marketplace gave no CONTAINER_ID and CONTAINER_API_KEY: "
+            "this instance could not end itself without its controller"
+        )
+    parts = urlsplit(base)
+    loopback = parts.hostname in ("127.0.0.1", "localhost", "::1")
+    if not base.endswith("/") or not (parts.scheme == "https" or (parts.scheme == "http" and loopback)):
+        raise BadEnvironment("PROVEFLEET_SELF_DESTROY_URL must be https (or on loopback) and end with /")
+    return OwnInstance(f"{base}{number}/", key, _seconds(HARD_DEADLINE, hard), _seconds(EVIDENCE_DEADLINE, evidence))
+
+
+def _seconds(name: str, text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,8}(\.[0-9]{1,3})?", text) or float(text) <= 0:
+        raise BadEnvironment(f"{name} must be a number of seconds, not {text[:20]!r}")
+    return float(text)
 
 
 def take_environment(environ: MutableMapping[str, str]) -> Environment:
@@ -52,7 +94,10 @@ def take_environment(environ: MutableMapping[str, str]) -> Environment:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise BadEnvironment(f"directory {folder} can't be made: {error}") from error
-    return Environment(url, token, work, cache, environ.get("PROVEFLEET_IMAGE_DIGEST", ""))
+    fd = environ.pop(WARDEN_FD, "")
+    return Environment(
+        url, token, work, cache, environ.get("PROVEFLEET_IMAGE_DIGEST", ""), int(fd) if fd.isdigit() else None
+    )
 
 
 def child_environment(work: Path, extra: Mapping[str, str]) -> dict[str, str]:

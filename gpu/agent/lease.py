@@ -21,7 +21,10 @@ MAX_NEXT_S = 60.0
 
 
 class LeaseKeeper(threading.Thread):
-    """Renews until stopped; hands the commands of each reply to `orders`, and tells them when the lease is over."""
+    """Renews until stopped; hands the commands of each reply to `orders`, and tells them when the lease is over.
+
+    `ends` and `emergency_until` are monotonic seconds; `renewed` is called after each renewal.
+    """
 
     def __init__(
         self, client: Client, status: Status, orders: Orders, lease_s: float, work: Path, log: Callable[[str], None]
@@ -29,8 +32,9 @@ class LeaseKeeper(threading.Thread):
         super().__init__(name=LEASE_THREAD, daemon=True)
         self.emergency: Upload | None = None
         self.emergency_until = 0.0
+        self.renewed: Callable[[], None] = lambda: None
         self._client, self._status, self._orders, self._work, self._log = client, status, orders, work, log
-        self._ends = time.monotonic() + lease_s
+        self.ends = time.monotonic() + lease_s
         self._acknowledged: set[str] = set()
         self._telemetry: dict[str, float] = {}
         self._stopping = threading.Event()
@@ -42,7 +46,7 @@ class LeaseKeeper(threading.Thread):
             self._status.changed.wait(wait)
             self._status.changed.clear()
             sent = time.monotonic()
-            if sent >= self._ends:
+            if sent >= self.ends:
                 self._orders.expire("the lease could not be renewed")
                 return
             try:
@@ -52,8 +56,8 @@ class LeaseKeeper(threading.Thread):
                     self._orders.take(Command("exit", str(error)))
                     return
                 if not lost:
-                    self._log(f"the lease is not renewed, {self._ends - sent:.0f} s are left: {error}")
-                lost, wait = True, min(next(waits), max(0.05, self._ends - time.monotonic()))
+                    self._log(f"the lease is not renewed, {self.ends - sent:.0f} s are left: {error}")
+                lost, wait = True, min(next(waits), max(0.05, self.ends - time.monotonic()))
                 continue
             if lost:
                 self._log("the lease is renewed again")
@@ -66,7 +70,7 @@ class LeaseKeeper(threading.Thread):
 
     def _obey(self, reply: Leased, sent: float) -> float:
         """Take over what the reply says; seconds to wait before the next renewal."""
-        self._ends = sent + reply.lease_s
+        self.ends = sent + reply.lease_s
         if reply.emergency is not None:
             self.emergency = reply.emergency
             self.emergency_until = sent + reply.emergency.expires_s
@@ -75,6 +79,7 @@ class LeaseKeeper(threading.Thread):
             if word and word not in self._acknowledged:
                 self._acknowledged.add(word)
                 self._log(f"the controller says {command.name}: {command.reason or 'no reason given'}")
+        self.renewed()
         return min(max(reply.next_s, MIN_NEXT_S), MAX_NEXT_S, max(MIN_NEXT_S, reply.lease_s / 3))
 
     def _measure(self) -> None:

@@ -16,6 +16,7 @@ from logs.redact import redact
 from logs.wire import MAX_STREAMS_PER_INSTANCE, TAIL_INTERVAL_S, ChunkRecord
 
 SETUP = "setup"
+SPOOL = "spool"
 TICK_S = 0.1
 TROUBLE_LINE_S = 30.0
 
@@ -28,7 +29,7 @@ class Shipper:
     """Opens streams and ships them until told to stop. `log` writes the agent's own lines to `setup`."""
 
     def __init__(self, work: Path, literals: list[str], clock_ms: Callable[[], int] = wall_clock_ms):
-        self._folder = work / "spool"
+        self._folder = work / SPOOL
         self._literals = list(literals)
         self._clock_ms = clock_ms
         self._client: Client | None = None
@@ -114,6 +115,10 @@ class Shipper:
         """What the controller does not have: the agent's own lines first, they explain the rest."""
         for stream in self._all():
             yield from stream.unacknowledged()
+
+    def acknowledged(self) -> dict[str, int]:
+        """The first chunk of each stream that the controller may lack."""
+        return {stream.name: stream.acknowledged() for stream in self._all()}
 
     def stop(self) -> None:
         """Ship nothing more."""

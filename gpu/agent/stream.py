@@ -98,6 +98,11 @@ class Stream:
             self._acknowledged = min(next_seq, self._cutter.seq)
             self._changed.notify_all()
 
+    def acknowledged(self) -> int:
+        """The first chunk that the controller may lack."""
+        with self._changed:
+            return self._acknowledged
+
     def stop(self, gap: str) -> None:
         """Keep and ship nothing more; `gap` names what is missing, and why."""
         with self._changed:

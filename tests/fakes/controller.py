@@ -37,7 +37,9 @@ from logs.wire import ChunkRecord
 BOOTSTRAP, TOKEN = "bootstrap-secret-0123", "instance-secret-4567"
 
 
-class _Server:
+class HttpServer:
+    """A server on a free port of loopback; `handle` answers."""
+
     def __init__(self) -> None:
         owner = self
 
@@ -55,7 +57,7 @@ class _Server:
                 except (ConnectionError, ValueError):
                     self.close_connection = True  # the agent ended, or the test took the connection away
 
-            do_GET = do_POST = do_PUT = _serve
+            do_GET = do_POST = do_PUT = do_DELETE = _serve
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -71,7 +73,7 @@ class _Server:
         self._server.server_close()
 
 
-def _reply(request: BaseHTTPRequestHandler, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+def reply(request: BaseHTTPRequestHandler, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
     request.send_response(status)
     for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
         request.send_header(name, value)
@@ -79,7 +81,7 @@ def _reply(request: BaseHTTPRequestHandler, status: int, body: bytes, headers: d
     request.wfile.write(body)
 
 
-class ObjectServer(_Server):
+class ObjectServer(HttpServer):
     """GET of `files` with ranges; PUT into `put`. `cut[name]` breaks a GET off after that many bytes, once."""
 
     def __init__(self) -> None:
@@ -88,6 +90,7 @@ class ObjectServer(_Server):
         self.gets: list[str] = []
         self.cut: dict[str, int] = {}
         self.refuse = 0
+        self.refuse_put = 0
         super().__init__()
 
     def fetch(self, name: str, data: bytes) -> Fetch:
@@ -99,10 +102,10 @@ class ObjectServer(_Server):
         name = request.path.strip("/").partition("?")[0]
         if request.command == "PUT":
             self.put[name] = (request.rfile.read(int(request.headers["Content-Length"])), dict(request.headers))
-            return _reply(request, 200, b"")
+            return reply(request, self.refuse_put or 200, b"")
         self.gets.append(name)
         if self.refuse:
-            return _reply(request, self.refuse, b"")
+            return reply(request, self.refuse, b"")
         data, start = self.files[name], 0
         if asked := request.headers.get("Range"):
             start = int(asked.removeprefix("bytes=").partition("-")[0])
@@ -117,7 +120,7 @@ class ObjectServer(_Server):
         return None
 
 
-class Controller(_Server):
+class Controller(HttpServer):
     """See the module's docstring. Everything that came is in the public attributes."""
 
     def __init__(self, spec: Spec, tasks: dict[int, list[Task]] | None = None):
@@ -155,17 +158,17 @@ class Controller(_Server):
             return None
         wanted = BOOTSTRAP if path == "/register" else TOKEN
         if request.headers.get("Authorization") != f"Bearer {wanted}":
-            return _reply(request, 401, b'{"error": "unknown_token", "message": "no"}')
+            return reply(request, 401, b'{"error": "unknown_token", "message": "no"}')
         if (refusal := self.answer(path)) is not None:
             text = json.dumps({"error": refusal[1], "message": "as the test wants"})
-            return _reply(request, refusal[0], text.encode())
+            return reply(request, refusal[0], text.encode())
         with self.lock:
             try:
                 value = self._take(path, request, body)
             except (ChunkRefused, ValueError, KeyError) as error:
                 self.troubles.append(f"{path}: {error}")
-                return _reply(request, 409, b'{"error": "conflict", "message": "see troubles"}')
-        _reply(request, 200, json.dumps(value).encode())
+                return reply(request, 409, b'{"error": "conflict", "message": "see troubles"}')
+        reply(request, 200, json.dumps(value).encode())
         return None
 
     def _take(self, path: str, request: BaseHTTPRequestHandler, body: bytes) -> dict[str, Any]:

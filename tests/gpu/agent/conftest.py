@@ -50,7 +50,8 @@ class Rig:
         self.controller.emergency = Upload(f"{self.objects.url}/emergency?sig=1", {"If-None-Match": "*"}, 600.0)
         return self.controller
 
-    def run(self) -> None:
+    def run(self, **variables: str) -> None:
+        """Start the agent, with `variables` more in its environment."""
         environment = {
             "PATH": os.environ["PATH"],
             "PROVEFLEET_AGENT_URL": self.controller.url,
@@ -59,6 +60,7 @@ class Rig:
             "PROVEFLEET_CACHE_DIR": str(self.folder / "cache"),
             "PROVEFLEET_LABEL": f"provefleet:test:{self.folder.name}",
             "HOST_SECRET": "not for the prover",
+            **variables,
         }
         with self.log.open("ab") as log:
             self.agent = subprocess.Popen(
