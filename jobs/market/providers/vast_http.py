@@ -311,7 +311,7 @@ def _plain(response: httpx.Response, check: Callable[[], None]) -> Iterator[byte
     """The body in pieces. We ask for no compression, and open none: a small answer could fill the memory."""
     if response.headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
         raise _Unreadable("the body is compressed, which we did not ask for")
-    for piece in response.iter_bytes(1 << 16):
+    for piece in response.iter_bytes():
         check()
         yield piece
 

@@ -42,6 +42,7 @@ def serve(market: Market, environ: dict[str, Any], start_response: Any) -> Itera
         ("Content-Length", str(end - begin)),
         ("Accept-Ranges", "bytes"),
         ("ETag", f'"{stored.etag}"'),
+        ("Date", formatdate(market.now_ms / 1000 + market.skew_s, usegmt=True)),
         ("Last-Modified", formatdate(stored.modified_ms / 1000 + market.skew_s, usegmt=True)),
     ]
     if status.startswith("206"):
