@@ -62,8 +62,8 @@ class Machine:
     reliability: float = 0.995
     verification: str = "verified"
     duration_s: float = 30 * 86_400.0
-    cuda: float = 12.8
-    driver: str = "570.86.15"
+    cuda: float = 13.0
+    driver: str = "580.65.06"
     pci_gen: float = 4.0
     pcie_gbps: float = 24.0
     direct_ports: int = 100
@@ -149,7 +149,7 @@ def draw(rng: Random, machine_id: int, host_id: int, now_ms: int) -> Machine:
     datacenter = gpu.datacenter and rng.random() < 0.6
     verified = rng.random() < 0.86
     new = rng.random() < 0.08
-    cuda = rng.choice((12.2, 12.4, 12.6, 12.8, 12.8, 13.0, 13.0))
+    cuda = rng.choice((12.2, 12.4, 12.6, 12.8, 12.8, *(13.0,) * 9))
     down = round(rng.lognormvariate(6.6, 0.6), 1)
     return Machine(
         id=machine_id,
