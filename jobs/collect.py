@@ -1,7 +1,8 @@
 """`collect_logs`: seal the evidence of one instance, and only then let it be destroyed.
 
 Waits for the agent to say that all is shipped, for proof that it can't any more (the machine is gone), or for
-the evidence deadline. While the archive can't be reached, sealing waits up to the lease.
+the evidence deadline. While the archive can't be reached, sealing waits up to the lease. The provider's own logs are
+gone with the machine: they are asked for first (`provider_logs.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from jobs import payloads
+from jobs import payloads, provider_logs
 from jobs.context import Context, current
 from jobs.domain.agents import AgentRefused
 from jobs.domain.evidence import add_chunk, records_of
@@ -21,19 +22,18 @@ from jobs.domain.instances import listed
 from jobs.domain.models import Artifact, Event, Instance, Proof, Run
 from jobs.domain.states import DESTROYING, SEALING, transition
 from jobs.domain.work import Claim, record, take, transaction, wake
-from jobs.market import provider
-from jobs.market.providers.base import EXITED, NoSuchInstance, ProviderError
+from jobs.market import listing
+from jobs.market.providers.base import EXITED, OFFLINE, STOPPED, ProviderError
+from jobs.provider_logs import Output
 from logs import evidence
 from logs.bundle import load_manifest, write_bundle
 from logs.emergency import EmergencyRefused, unpack_emergency
 from logs.errors import NoSuchObject, StoreError, TooLarge
-from logs.redact import redact
 from logs.wire import MAX_EMERGENCY_BYTES, ChunkRecord, WireError, artifact_key, emergency_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PROVIDER_LOG_BYTES = 256 * 1024
 SINGLE_PROOF_FILES = 100
 
 
@@ -47,10 +47,15 @@ def collect_logs(instance_id: str, attempt: int) -> None:
     claim, instance = held
     with claim.released_on_error(), claim.kept_alive():
         try:
+            provider_logs.ask(context, claim, instance)
             if not _ready(context, claim, instance):
                 claim.release(wake_in_s=1)
                 return
-            _seal(context, claim, instance)
+            outputs = provider_logs.fetch(context, instance)
+            if outputs is None:
+                claim.release(wake_in_s=2)
+                return
+            _seal(context, claim, instance, outputs)
         except StoreError as error:
             _without_archive(context, claim, instance, str(error))
 
@@ -75,10 +80,10 @@ def _ready(context: Context, claim: Claim, instance: Instance) -> bool:
 def _is_gone(context: Context, instance: Instance) -> bool:
     """The provider lists it as ended. No answer is no proof, and neither is a list without it: it may still ship."""
     try:
-        ours = listed(provider(context, instance.provider).list(), instance)
+        ours = listed(listing.read(context, instance.provider), instance)
     except ProviderError:
         return False
-    return ours is not None and ours.status == EXITED
+    return ours is not None and ours.status in (EXITED, STOPPED, OFFLINE)
 
 
 def _adopt_emergency(context: Context, claim: Claim, instance: Instance) -> None:
@@ -110,12 +115,12 @@ def _note(context: Context, instance: Instance, kind: str, text: str) -> None:
         record(session, context.now_ms(), "collect_logs", kind, text, run_id=instance.run_id, instance_id=instance.id)
 
 
-def _seal(context: Context, claim: Claim, instance: Instance) -> None:
+def _seal(context: Context, claim: Claim, instance: Instance, outputs: dict[str, Output]) -> None:
     try:
         # A worker before us wrote it and died: that one is the truth, the same bundle follows from it.
         manifest = load_manifest(context.store, instance.run_id or "none", instance.id)
     except NoSuchObject:
-        for name, data in _controller_artifacts(context, instance):
+        for name, data in [*_controller_artifacts(context, instance), *provider_logs.artifacts(outputs)]:
             _keep(context, instance, name, data)
         manifest = _manifest(context, instance)
     with context.sessions() as session:
@@ -201,7 +206,7 @@ def _manifest(context: Context, instance: Instance) -> dict[str, Any]:
 
 
 def _controller_artifacts(context: Context, instance: Instance) -> Iterator[tuple[str, bytes]]:
-    """What the bundle holds of our own knowledge: proofs with our verdicts, and the output that the provider kept."""
+    """What the bundle holds of our own knowledge: the proofs, with our verdicts."""
     with context.sessions() as session:
         proofs = list(
             session.scalars(select(Proof).where(Proof.instance_id == instance.id).order_by(Proof.round, Proof.index))
@@ -235,18 +240,6 @@ def _controller_artifacts(context: Context, instance: Instance) -> Iterator[tupl
             if p.verdict == "valid":
                 yield f"proofs/{p.round}-{p.index}/proof.json", json.dumps(p.proof, indent=1).encode()
                 yield f"proofs/{p.round}-{p.index}/public.json", json.dumps(p.public, indent=1).encode()
-    if instance.provider_id is not None:
-        market = provider(context, instance.provider)
-        outputs: dict[str, bytes] = {}
-        try:
-            outputs = market.fetch_logs(market.request_logs(instance.provider_id), PROVIDER_LOG_BYTES)
-        except NoSuchInstance:
-            pass
-        except ProviderError as error:
-            _note(context, instance, "provider.unavailable", f"its own log of the machine could not be read: {error}")
-        for name, output in outputs.items():
-            if output:
-                yield name, redact(output)
 
 
 def _keep(context: Context, instance: Instance, name: str, data: bytes) -> None:

@@ -8,22 +8,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy import func, select, update
+
+from jobs import scan
 from jobs.context import Context, current
+from jobs.domain import roles
 from jobs.domain.agents import sha256_of
-from jobs.domain.instances import fail
-from jobs.domain.models import Instance, Run
+from jobs.domain.instances import leave, listed, note_unavailable, stage_deadline_s, to_sealing
+from jobs.domain.models import Instance, Offer, Run
 from jobs.domain.placing import new_bootstrap_token
 from jobs.domain.states import ACTIVE, LOADING, NOT_RENTED, RENTING, conclude, transition
-from jobs.domain.work import Claim, record, take, transaction, wake
-from jobs.market import provider
-from jobs.market.providers.base import OfferGone, Order, ProviderUnavailable, RentalRefused
+from jobs.domain.work import Claim, take, transaction, wake
+from jobs.market import listing, provider, reach
+from jobs.market.prices import tail_s
+from jobs.market.providers.base import (
+    BeingListed,
+    NoCredit,
+    OfferGone,
+    Order,
+    ProviderUnavailable,
+    RentalRefused,
+    RentedStopped,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from jobs.market.providers.base import ProviderInstance
+    from jobs.market.providers.base import Provider
 
 APART_MS = 2_000
+# A marketplace may list a new rental half a minute late: absence is believed only after twice that.
+REMOTE_LAG_MS = 60_000
+# A create waits for its pace, and is given up by its own timeout; who died holding the lock delays others by this.
+CREATE_HOLD_MS = 90_000
+# What was searched longer ago may have another price by now.
+OFFER_AGE_MS = 180_000
+NO_CREDIT_AGAIN_MS, NO_CREDIT_PATIENCE_MS = 60_000, 1_800_000
+NO_CREDIT = "no credit"
+STALE = "the offer was seen too long ago to trust its price"
 
 
 def deploy(instance_id: str, attempt: int) -> None:
@@ -39,49 +61,77 @@ def deploy(instance_id: str, attempt: int) -> None:
         try:
             if instance.rent_sent_ms is not None:
                 _resolve_doubt(context, claim, instance)
-            elif _still_wanted(context, instance):
-                _rent(context, claim, instance)
+            elif why_not := _no_longer_wanted(context, instance):
+                _not_rented(context, claim, why_not)
             else:
-                _not_rented(context, claim, "the run ended before anything was rented")
+                _rent_alone(context, claim, instance)
         except OfferGone as error:
             _not_rented(context, claim, f"offer gone: {error}")
+        except NoCredit as error:
+            _not_rented(context, claim, f"{NO_CREDIT}: {error}")
         except RentalRefused as error:
             _not_rented(context, claim, f"refused by the provider: {error}", final=True)
+        except RentedStopped as error:
+            _rented(context, claim, error.provider_id, "made, but stopped", stopped=str(error))
+        except BeingListed:
+            claim.release(wake_in_s=1)
         except ProviderUnavailable as error:
-            _note(context, claim, str(error))
+            note_unavailable(context, claim, "deploy", error)
             claim.release(wake_in_s=3)
 
 
-def _still_wanted(context: Context, instance: Instance) -> bool:
+def _no_longer_wanted(context: Context, instance: Instance) -> str:
+    """Why nothing is to be rented any more; '' where it is."""
     with context.sessions() as session:
         run = session.get(Run, instance.run_id) if instance.run_id else None
-        return run is not None and run.state == ACTIVE
+        offer = session.get(Offer, (instance.provider, instance.offer_id))
+    if run is None or run.state != ACTIVE:
+        return "the run ended before anything was rented"
+    if provider(context, instance.provider).bills and (
+        offer is None or context.now_ms() - offer.seen_ms > OFFER_AGE_MS
+    ):
+        return STALE
+    return ""
 
 
-def _rent(context: Context, claim: Claim, instance: Instance) -> None:
+def _rent_alone(context: Context, claim: Claim, instance: Instance) -> None:
+    """One create at a time for each account: a second one within seconds would only be turned away."""
+    market = provider(context, instance.provider)
+    role = f"create:{instance.provider}"
+    if market.bills and not roles.take(context.sessions, role, claim.token, context.now_ms(), CREATE_HOLD_MS):
+        claim.release(wake_in_s=2)
+        return
+    try:
+        _rent(context, claim, instance, market)
+    finally:
+        if market.bills:
+            roles.resign(context.sessions, role, claim.token)
+
+
+def _rent(context: Context, claim: Claim, instance: Instance, market: Provider) -> None:
     token = new_bootstrap_token()
     with transaction(context) as session:
         mine = claim.mine(session)
         if not isinstance(mine, Instance):
             return
         mine.rent_sent_ms, mine.bootstrap_sha256 = context.now_ms(), sha256_of(token)
-    env = {
-        "PROVEFLEET_AGENT_URL": context.settings.public_url or f"http://{context.settings.agent_bind}",
-        "PROVEFLEET_BOOTSTRAP_TOKEN": token,
-    }
+        run = session.get_one(Run, mine.run_id)
+        hard_deadline_s = (
+            stage_deadline_s(run.payload, "loading") + run.max_duration_s + tail_s(context.settings, run.lease_s)
+        )
     order = Order(
         instance.offer_id,
         instance.label,
-        env,
+        reach.variables(context.settings, token, hard_deadline_s),
         image=instance.image_expected,
         disk_gb=instance.disk_gb,
         bid_dollars_per_hour=instance.bid_dollars_per_hour,
     )
-    provider_id = provider(context, instance.provider).rent(order)
-    _rented(context, claim, provider_id, "rented")
+    _rented(context, claim, market.rent(order), "rented")
 
 
-def _rented(context: Context, claim: Claim, provider_id: str, how: str) -> None:
+def _rented(context: Context, claim: Claim, provider_id: str, how: str, *, stopped: str = "") -> None:
+    """There is a machine: write down its id. With `stopped`, one that was never started and is not wanted."""
     now = context.now_ms()
     with transaction(context) as session:
         instance = claim.mine(session)
@@ -89,7 +139,7 @@ def _rented(context: Context, claim: Claim, provider_id: str, how: str) -> None:
             return
         run = session.get(Run, instance.run_id)
         values = {"provider_id": provider_id, "rented_ms": instance.rent_sent_ms or now, "moved_ms": now}
-        moved = transition(
+        if not transition(
             session,
             instance,
             RENTING,
@@ -99,36 +149,39 @@ def _rented(context: Context, claim: Claim, provider_id: str, how: str) -> None:
             now_ms=now,
             token=claim.token,
             values=values,
-        )
-        if moved and (run is None or run.state != ACTIVE):
-            fail(context, session, instance, "the run ended while the machine was being rented", "deploy")
-    # What is rented has left the market: the list of offers should say so at once.
-    context.enqueue("scan_offers", instance.provider, now)
-
-
-def _find(context: Context, instance: Instance) -> tuple[bool, ProviderInstance | None]:
-    """(complete, instance under our label) as the provider lists it."""
-    listing = provider(context, instance.provider).list()
-    return listing.complete, next((i for i in listing.instances if i.label == instance.label), None)
+        ):
+            return
+        # The offer that was rented is on the market no more, whatever the last search says.
+        rented = (Offer.provider == instance.provider, Offer.offer_id == instance.offer_id)
+        session.execute(update(Offer).where(*rented, Offer.gone_ms.is_(None)).values(gone_ms=now))
+        if stopped:
+            instance.log_ticket = {"absent": "it was never started"}
+            leave(context, session, instance, stopped, "deploy")
+        elif run is None or run.state != ACTIVE:
+            to_sealing(context, session, instance, "the run ended while the machine was being rented", "deploy")
+        name = instance.provider
+    scan.market_changed(context, name)
 
 
 def _resolve_doubt(context: Context, claim: Claim, instance: Instance) -> None:
     """A create was sent and its answer is not known: only the label decides."""
-    complete, found = _find(context, instance)
+    sent, absent = instance.rent_sent_ms or 0, instance.absent_ms
+    after = sent if absent is None else absent + APART_MS - 1
+    seen = listing.read(context, instance.provider, after_ms=after)
+    found = listed(seen, instance)
     if found is not None:
         _rented(context, claim, found.provider_id, "found by its label after a doubtful create")
         return
-    if not complete:
+    if not seen.complete:
         claim.release(wake_in_s=2)
         return
-    now = context.now_ms()
+    lag_ms = REMOTE_LAG_MS if provider(context, instance.provider).remote else 0
     with transaction(context) as session:
         mine = claim.mine(session)
         if not isinstance(mine, Instance):
             return
-        if mine.absent_ms is None or now - mine.absent_ms >= APART_MS:
-            mine.absent_lists, mine.absent_ms = mine.absent_lists + 1, now
-        proven = mine.absent_lists >= 2
+        mine.absent_lists, mine.absent_ms = mine.absent_lists + 1, seen.begun_ms
+        proven = mine.absent_lists >= 2 and seen.begun_ms - sent >= lag_ms
     if proven:
         _not_rented(context, claim, "two complete lists show nothing under our label")
     else:
@@ -145,32 +198,32 @@ def _not_rented(context: Context, claim: Claim, reason: str, final: bool = False
             session, instance, RENTING, NOT_RENTED, reason=reason, actor="deploy", now_ms=now, token=claim.token
         ):
             return
+        if reason.startswith("offer gone"):
+            gone = (Offer.provider == instance.provider, Offer.offer_id == instance.offer_id)
+            session.execute(update(Offer).where(*gone).values(gone_ms=now))
         _next(session, instance, reason, now, final)
 
 
 def _next(session: Session, instance: Instance, reason: str, now: int, final: bool) -> None:
-    """The run goes on to another offer, or ends where the provider's no is final."""
+    """The run goes on to another offer, or waits for money, or ends where the provider's no is final."""
     run = session.get(Run, instance.run_id) if instance.run_id else None
     if run is None or run.state != ACTIVE:
         return
-    if final:
+    broke = reason.startswith(NO_CREDIT)
+    if broke or reason == STALE:
+        run.rentals -= 1  # no offer was tried
+    if final or (broke and now - (_broke_since(session, run.id) or now) > NO_CREDIT_PATIENCE_MS):
         conclude(session, run, ACTIVE, "failed", reason=reason, actor="deploy", now_ms=now)
+    elif broke:
+        run.stage, run.wake_at_ms = f"waits: {reason}"[:200], now + NO_CREDIT_AGAIN_MS
     else:
         run.stage = "looking for another offer"
         wake(session, run, now)
 
 
-def _note(context: Context, claim: Claim, text: str) -> None:
-    with transaction(context) as session:
-        instance = claim.mine(session)
-        if isinstance(instance, Instance) and instance.provider_status != text[:64]:
-            instance.provider_status = text[:64]
-            record(
-                session,
-                context.now_ms(),
-                "deploy",
-                "provider.unavailable",
-                text,
-                run_id=instance.run_id,
-                instance_id=instance.id,
-            )
+def _broke_since(session: Session, run_id: str) -> int | None:
+    """When the provider first said that the account lacks money for this run."""
+    first = select(func.min(Instance.created_ms)).where(
+        Instance.run_id == run_id, Instance.state == NOT_RENTED, Instance.reason.startswith(NO_CREDIT)
+    )
+    return session.scalar(first)

@@ -1,14 +1,18 @@
-"""`destroy`: end the rental, and believe it only when two complete lists, seconds apart, no longer show it."""
+"""`destroy`: end the rental, and believe it only when two complete lists, seconds apart, no longer show it.
+
+The DELETE goes out first and needs no list; a list counts only if it was begun after the answer to it.
+"""
 
 from __future__ import annotations
 
+from jobs import scan
 from jobs.context import Context, current
-from jobs.domain.instances import listed, spent_dollars
+from jobs.domain.instances import listed, note_unavailable
 from jobs.domain.models import Instance
 from jobs.domain.states import DESTROYED, DESTROYING, transition
-from jobs.domain.work import Claim, record, take, transaction
-from jobs.market import provider
-from jobs.market.providers.base import ProviderUnavailable
+from jobs.domain.work import Claim, take, transaction
+from jobs.market import accrual, listing, provider
+from jobs.market.providers.base import BeingListed, ProviderUnavailable
 
 APART_MS = 1_500
 
@@ -21,57 +25,45 @@ def destroy(instance_id: str, attempt: int) -> None:
     if held is None:
         return
     claim, instance = held
-    with claim.released_on_error():
+    with claim.released_on_error(), claim.kept_alive():
         try:
             _step(context, claim, instance)
+        except BeingListed:
+            claim.release(wake_in_s=1)
         except ProviderUnavailable as error:
-            with transaction(context) as session:
-                record(
-                    session,
-                    context.now_ms(),
-                    "destroy",
-                    "provider.unavailable",
-                    str(error),
-                    run_id=instance.run_id,
-                    instance_id=instance.id,
-                )
+            note_unavailable(context, claim, "destroy", error)
             claim.release(wake_in_s=5)
 
 
 def _step(context: Context, claim: Claim, instance: Instance) -> None:
-    market = provider(context, instance.provider)
-    listing = market.list()
-    ours = listed(listing, instance)
-    if ours is not None or instance.delete_sent_ms is None:
-        provider_id = ours.provider_id if ours else instance.provider_id
-        if provider_id is not None:
-            market.destroy(provider_id)
-        _count(context, claim, absent=0, sent=True)
+    if instance.delete_sent_ms is None:
+        if instance.provider_id is not None:
+            provider(context, instance.provider).destroy(instance.provider_id)
+        _count(context, claim, absent_lists=0, absent_ms=None, sent=True)
         claim.release(wake_in_s=APART_MS / 1000)
         return
-    if not listing.complete:
-        claim.release(wake_in_s=2)
-        return
-    apart = instance.absent_ms is None or context.now_ms() - instance.absent_ms >= APART_MS
-    _count(context, claim, absent=instance.absent_lists + 1 if apart else instance.absent_lists)
+    # A second list may say more than the first only when it was begun some time after it.
+    after = instance.delete_sent_ms if instance.absent_ms is None else instance.absent_ms + APART_MS - 1
+    seen = listing.read(context, instance.provider, after_ms=max(after, instance.delete_sent_ms))
+    if (still := listed(seen, instance)) is not None:
+        provider(context, instance.provider).destroy(still.provider_id)
+        _count(context, claim, absent_lists=0, absent_ms=None, sent=True)
+    elif seen.complete:
+        _count(context, claim, absent_lists=instance.absent_lists + 1, absent_ms=seen.begun_ms)
     if _destroyed(context, claim):
-        # What was rented can be rented again: the list of offers should say so at once.
-        context.enqueue("scan_offers", instance.provider, context.now_ms())
+        scan.market_changed(context, instance.provider)
     else:
         claim.release(wake_in_s=APART_MS / 1000)
 
 
-def _count(context: Context, claim: Claim, *, absent: int, sent: bool = False) -> None:
-    now = context.now_ms()
+def _count(context: Context, claim: Claim, *, absent_lists: int, absent_ms: int | None, sent: bool = False) -> None:
     with transaction(context) as session:
         mine = claim.mine(session)
         if not isinstance(mine, Instance):
             return
+        mine.absent_lists, mine.absent_ms = absent_lists, absent_ms
         if sent:
-            mine.delete_sent_ms = now
-        if absent != mine.absent_lists or sent:
-            mine.absent_ms = None if absent == 0 else now
-            mine.absent_lists = absent
+            mine.delete_sent_ms = context.now_ms()
 
 
 def _destroyed(context: Context, claim: Claim) -> bool:
@@ -81,7 +73,7 @@ def _destroyed(context: Context, claim: Claim) -> bool:
         mine = claim.mine(session)
         if not isinstance(mine, Instance):
             return True
-        spent = spent_dollars(mine, now)
+        accrual.accrue(session, mine, now)
         return transition(
             session,
             mine,
@@ -91,5 +83,5 @@ def _destroyed(context: Context, claim: Claim) -> bool:
             actor="destroy",
             now_ms=now,
             token=claim.token,
-            values={"spent_dollars": spent, "token_sha256": None},
+            values={"token_sha256": None},
         )

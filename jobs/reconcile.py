@@ -1,7 +1,8 @@
-"""`reconcile`: makes SQL, the provider and the bill agree, whatever crashed; a process of its own, with one leader.
+"""`reconcile`: makes SQL, the providers and their bills agree, whatever crashed; a process of its own, with one leader.
 
-Each tick: enqueue what is due (or run it here, when Redis is down), enforce every deadline, read the
-provider's list, adopt what is ours and unknown, keep the account of dollars. It decides by SQL alone.
+Each tick: enqueue what is due (or run it here, when Redis is down), enforce every deadline, read each
+provider's list, adopt what is ours and unknown, keep the account of dollars. It decides by SQL alone. What waits for a
+provider runs in a thread of its own, so that a slow marketplace holds up no deadline.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import or_, select, update
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy import or_, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from jobs import benchmark, collect, deploy, destroy, queue
 from jobs.context import Context, use
-from jobs.domain import deadlines
-from jobs.domain.db import rows_changed, writing
-from jobs.domain.models import Instance, Leader, Run
+from jobs.domain import deadlines, roles
+from jobs.domain.db import writing
+from jobs.domain.models import Instance, Run
 from jobs.domain.work import wake
+from jobs.market import provider_names
 from jobs.watch import watch
 
 if TYPE_CHECKING:
@@ -34,7 +36,11 @@ ROLE = "reconcile"
 TICK_S = 1.0
 LEADER_MS = 15_000
 WATCH_EVERY_MS = 2_000
-PROVIDERS = ("local",)
+# With Redis down, steps run here; those of many machines are spread over ticks, so that deadlines are kept meanwhile.
+INLINE_MS = 10_000
+
+Spawn = Callable[..., None]
+"""`spawn(name, call, *arguments)`: do it now or beside us, but never twice at once under one name."""
 
 INLINE: dict[str, Callable[[str, int], None]] = {
     "deploy": deploy.deploy,
@@ -46,25 +52,12 @@ INLINE: dict[str, Callable[[str, int], None]] = {
 
 def lead(context: Context, holder: str) -> bool:
     """Take or renew the one leader row. False: another process leads."""
-    now = context.now_ms()
-    try:
-        with writing(context.sessions) as session:
-            free = or_(Leader.holder == holder, Leader.expires_ms < now)
-            mine = update(Leader).where(Leader.role == ROLE, free).values(holder=holder, expires_ms=now + LEADER_MS)
-            if rows_changed(session, mine):
-                return True
-            if session.get(Leader, ROLE) is not None:
-                return False
-            session.add(Leader(role=ROLE, holder=holder, expires_ms=now + LEADER_MS))
-            return True
-    except IntegrityError:
-        return False
+    return roles.take(context.sessions, ROLE, holder, context.now_ms(), LEADER_MS)
 
 
 def resign(context: Context, holder: str) -> None:
     """Let the next process lead at once."""
-    with writing(context.sessions) as session:
-        session.execute(update(Leader).where(Leader.role == ROLE, Leader.holder == holder).values(expires_ms=0))
+    roles.resign(context.sessions, ROLE, holder)
 
 
 def wake_due(context: Context) -> None:
@@ -95,18 +88,46 @@ def wake_due(context: Context) -> None:
                 if not redis_up and job in INLINE:
                     inline.append((job, asked_id, attempt))
     for job, row_id, attempt in inline:
+        if context.now_ms() - now > INLINE_MS:
+            return  # what is left is due again after `work.LOST_AFTER_MS`
         INLINE[job](row_id, attempt)
 
 
-def tick(context: Context, watched_ms: int) -> int:
-    """One round; `watched_ms` is when the provider was last read, the new value is returned."""
+def at_once(name: str, call: Callable[..., Any], *arguments: Any) -> None:
+    """The `Spawn` that waits."""
+    del name
+    call(*arguments)
+
+
+class Beside:
+    """The `Spawn` of threads, one for each name; while it still runs, asking again changes nothing."""
+
+    def __init__(self) -> None:
+        self._threads: dict[str, threading.Thread] = {}
+
+    def __call__(self, name: str, call: Callable[..., Any], *arguments: Any) -> None:
+        running = self._threads.get(name)
+        if running is None or not running.is_alive():
+            self._threads[name] = threading.Thread(target=_guarded, args=(name, call, *arguments), daemon=True)
+            self._threads[name].start()
+
+
+def _guarded(name: str, call: Callable[..., Any], *arguments: Any) -> None:
+    try:
+        call(*arguments)
+    except (SQLAlchemyError, OSError, RuntimeError, ValueError):
+        log.exception("%s failed; the next tick tries again", name)
+
+
+def tick(context: Context, watched_ms: int, spawn: Spawn = at_once) -> int:
+    """One round; `watched_ms` is when the providers were last read, the new value is returned."""
     wake_due(context)
     deadlines.enforce(context)
     now = context.now_ms()
     if now - watched_ms < WATCH_EVERY_MS:
         return watched_ms
-    for name in PROVIDERS:
-        watch(context, name)
+    for name in provider_names(context.settings):
+        spawn(f"watch:{name}", watch, context, name)
     return now
 
 
@@ -118,11 +139,11 @@ def run(settings: Settings) -> None:
     stop = threading.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: stop.set())
-    watched_ms = 0
+    watched_ms, beside = 0, Beside()
     while not stop.wait(TICK_S):
         try:
             if lead(context, holder):
-                watched_ms = tick(context, watched_ms)
+                watched_ms = tick(context, watched_ms, beside)
         except (SQLAlchemyError, OSError, RuntimeError, ValueError):
             log.exception("this tick failed; the next one tries again")
     resign(context, holder)

@@ -1,17 +1,21 @@
-"""`scan_offers`: read what a provider would rent into the table of offers."""
+"""`scan_offers`: read what a provider would rent into the table of offers.
+
+A search may be counted (a marketplace allows so many a day), so none is made while the last one is young, nor right
+after one that failed: `models.Scan` says when the next may be.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 
 from jobs.context import Context, current
-from jobs.domain.models import Machine, Offer
+from jobs.domain.models import Machine, Offer, Scan
 from jobs.domain.work import record, transaction
 from jobs.market import provider
-from jobs.market.providers.base import ProviderUnavailable
+from jobs.market.providers.base import ProviderUnavailable, SearchQuotaUsedUp
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from jobs.market.providers.base import OfferFacts
 
 FRESH_MS = 60_000
+AGAIN_MS = 30_000
 
 
 def scan_offers(provider_name: str, attempt: int) -> int:
@@ -28,51 +33,74 @@ def scan_offers(provider_name: str, attempt: int) -> int:
 
 
 def refresh(context: Context, provider_name: str) -> int:
-    """Scan now. Raises `jobs.market.providers.base.ProviderUnavailable`."""
+    """Scan now, unless the last failure forbids it yet. Raises `base.ProviderUnavailable`."""
+    with context.sessions() as session:
+        last = session.get(Scan, provider_name)
+    if last is not None and last.error and context.now_ms() < last.again_ms:
+        raise ProviderUnavailable(last.error)
     try:
         found = provider(context, provider_name).scan()
     except ProviderUnavailable as error:
-        with transaction(context) as session:
-            record(
-                session, context.now_ms(), "scan", "offers.scan_failed", str(error), data={"provider": provider_name}
-            )
+        _failed(context, provider_name, error)
         raise
-    now = context.now_ms()
     with transaction(context) as session:
-        session.execute(
-            update(Offer).where(Offer.provider == provider_name, Offer.gone_ms.is_(None)).values(gone_ms=now)
-        )
-        for offer in found:
-            session.merge(Offer(provider=provider_name, seen_ms=now, gone_ms=None, **dataclasses.asdict(offer)))
-            _see_machine(session, provider_name, offer, now)
-        record(session, now, "scan", "offers.scanned", f"{len(found)} offers", data={"provider": provider_name})
+        _keep(session, provider_name, found, context.now_ms())
     return len(found)
 
 
 def refresh_if_stale(context: Context, provider_name: str) -> None:
-    """Scan unless the last one is younger than a minute."""
+    """Scan unless the last one is younger than a minute. Raises `base.ProviderUnavailable`."""
     with context.sessions() as session:
-        newest = session.scalar(
-            select(Offer.seen_ms).where(Offer.provider == provider_name).order_by(Offer.seen_ms.desc()).limit(1)
-        )
-    if newest is None or context.now_ms() - newest > FRESH_MS:
+        last = session.get(Scan, provider_name)
+    if last is None or context.now_ms() - last.scanned_ms > FRESH_MS:
         refresh(context, provider_name)
 
 
-def _see_machine(session: Session, provider_name: str, offer: OfferFacts, now: int) -> None:
-    description = f"{offer.num_gpus} x {offer.gpu_model}" if offer.num_gpus else offer.cpu_model
-    machine = session.get(Machine, (provider_name, offer.machine_id))
-    if machine is None:
-        session.add(
-            Machine(
-                provider=provider_name,
-                machine_id=offer.machine_id,
-                host_id=offer.host_id,
-                description=description[:300],
-                first_seen_ms=now,
-                last_seen_ms=now,
-            )
-        )
-        session.flush()
-        return
-    machine.host_id, machine.description, machine.last_seen_ms = offer.host_id, description[:300], now
+def market_changed(context: Context, provider_name: str) -> None:
+    """Something was rented, or given back: where a search costs nothing, the offers should say so at once."""
+    if not provider(context, provider_name).remote:
+        context.enqueue("scan_offers", provider_name, context.now_ms())
+
+
+def _failed(context: Context, name: str, error: ProviderUnavailable) -> None:
+    now = context.now_ms()
+    with transaction(context) as session:
+        row = session.get(Scan, name) or Scan(provider=name, scanned_ms=0, offers=0)
+        session.add(row)
+        news = row.error != str(error)
+        row.error, row.failed_ms = str(error), now
+        row.again_ms = error.again_ms if isinstance(error, SearchQuotaUsedUp) else now + AGAIN_MS
+        if news:
+            record(session, now, "scan", "offers.scan_failed", str(error), data={"provider": name})
+
+
+def _keep(session: Session, name: str, found: list[OfferFacts], now: int) -> None:
+    """What was found is what is offered; all the rest is gone. A few statements, however many offers there are."""
+    session.execute(update(Offer).where(Offer.provider == name, Offer.gone_ms.is_(None)).values(gone_ms=now))
+    rows = {o.offer_id: {"provider": name, "seen_ms": now, "gone_ms": None, **dataclasses.asdict(o)} for o in found}
+    known = set(session.scalars(select(Offer.offer_id).where(Offer.provider == name)))
+    if old := [row for offer_id, row in rows.items() if offer_id in known]:
+        session.execute(update(Offer), old)
+    if new := [row for offer_id, row in rows.items() if offer_id not in known]:
+        session.execute(insert(Offer), new)
+    _see_machines(session, name, found, now)
+    scan = session.get(Scan, name) or Scan(provider=name)
+    session.add(scan)
+    scan.scanned_ms, scan.offers, scan.error, scan.failed_ms, scan.again_ms = now, len(rows), "", None, 0
+    record(session, now, "scan", "offers.scanned", f"{len(rows)} offers", data={"provider": name})
+
+
+def _see_machines(session: Session, name: str, found: list[OfferFacts], now: int) -> None:
+    """Of a machine in several offers, the largest describes it."""
+    seen: dict[str, dict[str, object]] = {}
+    for offer in sorted(found, key=lambda o: o.num_gpus):
+        description = f"{offer.num_gpus} x {offer.gpu_model}" if offer.num_gpus else offer.cpu_model
+        key = {"provider": name, "machine_id": offer.machine_id}
+        seen[offer.machine_id] = {
+            **key, "host_id": offer.host_id, "description": description[:300], "last_seen_ms": now,
+        }  # fmt: skip
+    known = set(session.scalars(select(Machine.machine_id).where(Machine.provider == name)))
+    if old := [row for machine_id, row in seen.items() if machine_id in known]:
+        session.execute(update(Machine), old)
+    if new := [{**row, "first_seen_ms": now} for machine_id, row in seen.items() if machine_id not in known]:
+        session.execute(insert(Machine), new)

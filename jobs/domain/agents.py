@@ -195,7 +195,7 @@ def _note_progress(context: Context, session: Session, instance: Instance, progr
     if progress.ended and instance.state in (BENCHMARKING, PROVING):
         wake(session, instance, context.now_ms())
     elif progress.ended and progress.error and instance.state in (FETCHING, READY):
-        instances.fail(context, session, instance, f"{new['stage']}: {new['error']}", "agent")
+        instances.leave(context, session, instance, f"{new['stage']}: {new['error']}", "agent")
 
 
 def _commands(instance: Instance) -> list[Command]:
@@ -313,7 +313,7 @@ def seal(context: Context, token: str, message: Seal) -> Sealed:
             record(session, now, "agent", "agent.sealed", run_id=instance.run_id, instance_id=instance.id)
         # An agent may seal by itself (it was told to end, or its time is up): then the work is over.
         if instance.state in WORKING:
-            instances.fail(
+            instances.leave(
                 context,
                 session,
                 instance,

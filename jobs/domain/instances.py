@@ -1,19 +1,25 @@
-"""What is done to an instance from outside its jobs: sealed, destroyed on request, failed with its run, paid for."""
+"""What is done to an instance from outside its jobs: sealed, left for another machine, failed with its run, destroyed
+on request."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from jobs import payloads
-from jobs.domain.models import Instance, Run
+from jobs.domain.models import Instance, Offer, Run
 from jobs.domain.states import ACTIVE, DESTROYING, SEALING, WORKING, conclude, transition
-from jobs.domain.work import record, transaction, wake
+from jobs.domain.work import Claim, record, transaction, wake
+from jobs.market.providers.base import KeyRefused
 
 if TYPE_CHECKING:
     from jobs.context import Context
-    from jobs.market.providers.base import Listing, ProviderInstance
+    from jobs.market.providers.base import Listing, ProviderInstance, ProviderUnavailable
+
+MAX_MACHINES = 3
+"""How many machines a run may wear out before it is given up."""
 
 
 def label_of(controller_id: str, instance_id: str) -> str:
@@ -25,13 +31,6 @@ def listed(listing: Listing, instance: Instance) -> ProviderInstance | None:
     """`instance` as the provider lists it: under its label, or, for one adopted late, under its provider's id."""
     ours = (i for i in listing.instances if i.label == instance.label or i.provider_id == instance.provider_id)
     return next(ours, None)
-
-
-def spent_dollars(instance: Instance, now_ms: int) -> float:
-    """Dollars from the rental to its proven end, or to now."""
-    if instance.rented_ms is None:
-        return 0.0
-    return instance.dollars_per_hour * max(0, (instance.ended_ms or now_ms) - instance.rented_ms) / 3_600_000
 
 
 def stage_deadline_s(payload: str, stage: str) -> float:
@@ -66,6 +65,54 @@ def fail(
     if run is not None and run.state == ACTIVE:
         conclude(session, run, ACTIVE, "failed", reason=reason, actor=actor, now_ms=context.now_ms())
     return True
+
+
+def leave(
+    context: Context, session: Session, instance: Instance, reason: str, actor: str, *, token: str | None = None
+) -> bool:
+    """The machine is no good, before anything was measured on it: it is sealed, and its run goes on to another one.
+
+    Where there is none to go to, the run ends `failed` with the reason, as in `fail`.
+    """
+    if not to_sealing(context, session, instance, reason, actor, token=token):
+        return False
+    run = session.get(Run, instance.run_id) if instance.run_id else None
+    if run is None or run.state != ACTIVE:
+        return True
+    now, tried = context.now_ms(), machines_tried(session, run.id)
+    if len(tried) >= MAX_MACHINES:
+        reason = f"{len(tried)} machines were tried; the last: {reason}"
+    if len(tried) >= MAX_MACHINES or run.offer_id is not None or not _is_another_offered(session, run, tried):
+        conclude(session, run, ACTIVE, "failed", reason=reason, actor=actor, now_ms=now)
+        return True
+    run.stage = f"goes on to another machine: {reason}"[:200]
+    text = f"machine {instance.machine_id} is left ({len(tried)} of {MAX_MACHINES}): {reason}"
+    data = {"machine": instance.machine_id, "offer": instance.offer_id}
+    record(session, now, actor, "run.goes_on", text, run_id=run.id, instance_id=instance.id, data=data)
+    return True
+
+
+def machines_tried(session: Session, run_id: str) -> set[str]:
+    """The machines that were really rented for the run, whatever became of them."""
+    rented = select(Instance.machine_id).where(Instance.run_id == run_id, Instance.rented_ms.is_not(None))
+    return set(session.scalars(rented))
+
+
+def _is_another_offered(session: Session, run: Run, tried: set[str]) -> bool:
+    others = (Offer.provider == run.provider, Offer.gone_ms.is_(None), Offer.machine_id.not_in(tried))
+    return session.scalar(select(Offer.offer_id).where(*others).limit(1)) is not None
+
+
+def note_unavailable(context: Context, claim: Claim, actor: str, error: ProviderUnavailable) -> None:
+    """Record that the provider can't be used, once for each thing that it says. A refused key needs an operator."""
+    text = str(error)
+    kind = "provider.key_refused" if isinstance(error, KeyRefused) else "provider.unavailable"
+    with transaction(context) as session:
+        mine = claim.mine(session)
+        if not isinstance(mine, Instance) or mine.provider_status == text[:64]:
+            return
+        mine.provider_status = text[:64]
+        record(session, context.now_ms(), actor, kind, text, run_id=mine.run_id, instance_id=mine.id)
 
 
 class DestroyRefused(ValueError):

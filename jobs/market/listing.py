@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jobs.market.providers.base import Provider
 
 LOCAL_EVERY_MS, REMOTE_EVERY_MS = 2_000, 5_000
-# Some hundred instances are a page a second; a poller that takes longer is taken for dead, and a second one does no harm.
+# Hundreds of instances come at a page a second. Who takes longer is taken for dead; a second poller does no harm.
 POLL_MS = 45_000
 
 

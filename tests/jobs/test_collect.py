@@ -18,7 +18,6 @@ from jobs.context import Context, use
 from jobs.domain.agents import AgentRefused
 from jobs.domain.models import Artifact, Instance
 from jobs.domain.runs import cancel_run
-from jobs.domain.work import take
 from logs.emergency import pack_emergency
 from logs.errors import NoSuchObject
 from logs.wire import bundle_key, emergency_key, manifest_key
@@ -200,13 +199,10 @@ def test_the_archive_is_down_for_longer_than_the_lease(scene: Scene, make_contex
 
 def crash_before_sql(scene: Scene, agent: Agent) -> None:
     """All that `collect_logs` does up to its commit, whose worker then dies."""
-    held = take(scene.context, Instance, agent.instance_id, ("sealing",))
-    assert held is not None
-    claim, instance = held
     with pytest.MonkeyPatch.context() as patch:  # no other way to die between two of our own calls
         patch.setattr(collect, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            collect._seal(scene.context, claim, instance)
+            collect_logs(agent.instance_id, 1)
     scene.clock.advance(20)
 
 
@@ -214,6 +210,8 @@ def test_a_worker_that_dies_between_bundle_and_commit(scene: Scene) -> None:
     """The second one seals the same bundle, though the machine went on shipping and the provider's log is gone."""
     agent = stopped(scene)
     late = agent.cut("bench", "late\n")
+    collect_logs(agent.instance_id, 1)  # the provider's logs are asked for; the agent has its time
+    scene.clock.advance(121)
     crash_before_sql(scene, agent)
     store = scene.context.store
     first = store.get(bundle_key(agent.run_id, agent.instance_id), 1 << 24)

@@ -123,6 +123,7 @@ def test_a_worker_that_dies_while_looking(scene: Scene) -> None:
     scene.market.on("rent", "after", lost)
     scene.market.on("list", "before", die)
     deploy(instance_id, 1)
+    scene.clock.advance(3)
     deploy_and_die(scene, instance_id)
     scene.tick_until(lambda: scene.instance(instance_id).state == "loading")
     assert len(scene.market.sold) == 1
