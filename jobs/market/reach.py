@@ -39,6 +39,17 @@ def relayed(settings: Settings, provider: Provider) -> str:
     return trouble(settings.s3_public_endpoint or settings.s3_endpoint, same_host=on_this_host(settings))
 
 
+def variables(settings: Settings, bootstrap_token: str, hard_deadline_s: float) -> dict[str, str]:
+    """The environment that an agent is started with (`docs/agent-protocol.md`). `hard_deadline_s` after its start a
+    rented machine ends itself, whatever else happens."""
+    return {
+        "PROVEFLEET_AGENT_URL": settings.public_url or f"http://{settings.agent_bind}",
+        "PROVEFLEET_BOOTSTRAP_TOKEN": bootstrap_token,
+        "PROVEFLEET_HARD_DEADLINE_S": f"{hard_deadline_s:.0f}",
+        "PROVEFLEET_EVIDENCE_DEADLINE_S": str(settings.evidence_deadline_s),
+    }
+
+
 def on_this_host(settings: Settings) -> bool:
     """True while the marketplace is on loopback, and its machines so too."""
     return _is_loopback((urlsplit(settings.vast_url).hostname or "").rstrip("."))
