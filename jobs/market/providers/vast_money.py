@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any, NamedTuple
 
 from jobs.market.providers.base import AccountFacts, ChargeFacts
 from jobs.market.providers.vast_fields import label, number, text
@@ -10,6 +11,7 @@ from jobs.market.providers.vast_http import ACCOUNT, CHARGES, VastHttp
 
 PAGE = 500
 MAX_PAGES = 200
+ROUNDED_DOLLARS = 0.005  # amounts have three decimals, and so may each of their parts
 
 
 def account(http: VastHttp) -> AccountFacts:
@@ -32,7 +34,7 @@ def charges(http: VastHttp, begin_ms: int, end_ms: int) -> list[ChargeFacts]:
     found: list[ChargeFacts] = []
     tokens: set[str] = set()
     chosen = {"day": {"gte": begin_ms // 1000, "lte": -(-end_ms // 1000)}, "type": {"in": ["instance"]}}
-    params = {"select_filters": json.dumps(chosen), "limit": str(PAGE), "format": "tree"}
+    params = {"select_filters": json.dumps(chosen), "limit": str(PAGE)}
     for _ in range(MAX_PAGES):
         answer = http.call(CHARGES, params=params)
         rows = answer.fields.get("results")
@@ -53,23 +55,44 @@ def charges(http: VastHttp, begin_ms: int, end_ms: int) -> list[ChargeFacts]:
     raise http.unusable(CHARGES, answer)
 
 
-def _lines(row: dict[str, object]) -> list[ChargeFacts] | None:
+def _lines(row: dict[str, Any]) -> list[ChargeFacts] | None:
     """A rental's costs by kind (gpu, disk, bwd, bwu), or as one where the bill does not part them; None: unreadable."""
     amount, begin_s, end_s = number(row, "amount", low=-1e9), number(row, "start"), number(row, "end")
     kind, _, provider_id = text(row, "source", 64).rpartition("-")
-    if amount is None or begin_s is None or kind != "instance" or not provider_id.isdecimal():
+    parts = _parts(row)
+    if amount is None or begin_s is None or parts is None or kind != "instance" or not provider_id.isdecimal():
         return None
-    metadata, items = row.get("metadata"), row.get("items")
+    rest = amount - sum(part.dollars for part in parts)
+    if not parts or abs(rest) > ROUNDED_DOLLARS:
+        parts.append(_Part("instance", begin_s, end_s, rest))  # what the items leave out is paid for all the same
+    metadata = row.get("metadata")
     name = label(metadata, "label") if isinstance(metadata, dict) else ""
-    parts: dict[str, float] = {}
+    return [
+        ChargeFacts(provider_id, part.kind, round(since * 1000), round(max(until, since) * 1000), part.dollars, name)
+        for part in parts
+        for since in [begin_s if part.begin_s is None else part.begin_s]
+        for until in [part.end_s or end_s or since]
+    ]
+
+
+class _Part(NamedTuple):
+    kind: str
+    begin_s: float | None
+    end_s: float | None
+    dollars: float
+
+
+def _parts(row: dict[str, Any], depth: int = 3) -> list[_Part] | None:
+    """The smallest items below `row`: by kind, or by day and kind."""
+    items = row.get("items")
+    found: list[_Part] = []
     for item in items if isinstance(items, list) else ():
         dollars = number(item, "amount", low=-1e9) if isinstance(item, dict) else None
         if dollars is None:
             return None
-        part = text(item, "type", 16) or "other"
-        parts[part] = parts.get(part, 0.0) + dollars
-    rest = amount - sum(parts.values())
-    if not parts or abs(rest) > 0.005:
-        parts["instance"] = rest  # what the items leave out is paid for all the same
-    end_ms = round((begin_s if end_s is None else end_s) * 1000)
-    return [ChargeFacts(provider_id, part, round(begin_s * 1000), end_ms, d, name) for part, d in parts.items()]
+        below = _parts(item, depth - 1) if depth else []
+        if below is None:
+            return None
+        part = _Part(text(item, "type", 16) or "other", number(item, "start"), number(item, "end"), dollars)
+        found += below or [part]
+    return found
