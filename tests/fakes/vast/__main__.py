@@ -10,6 +10,7 @@ import click
 
 from tests.fakes.vast.app import serve
 from tests.fakes.vast.market import Market
+from tests.fakes.vast.motion import keep_moving
 
 KEY = "fake0000000000000000000000000000000000000000000000000000000f4ce1"
 
@@ -21,12 +22,17 @@ KEY = "fake0000000000000000000000000000000000000000000000000000000f4ce1"
 @click.option("--speed", default=1.0, show_default=True, help="Virtual seconds a second.")
 @click.option("--credit", default=25.0, show_default=True, help="Dollars of the account.")
 @click.option("--key", default=KEY, help="The account's key.")
+@click.option("--churn", default=60.0, show_default=True, help="Seconds between moves of the market; 0 for none.")
 @click.option("--scenario", "names", multiple=True, help="A nasty case, such as N8 or N25:stale. May be repeated.")
-def main(port: int, seed: int, offers: int, speed: float, credit: float, key: str, names: tuple[str, ...]) -> None:
+def main(
+    port: int, seed: int, offers: int, speed: float, credit: float, key: str, churn: float, names: tuple[str, ...]
+) -> None:
     """A fake Vast.ai on 127.0.0.1, until SIGTERM or Ctrl-C."""
     market = Market(seed, time.time_ns() // 1_000_000)
     market.add_account(key, credit, name="operator")
     market.seed_offers(offers)
+    if churn:
+        keep_moving(market, churn)
     try:
         for name in names:
             market.scenario(name)

@@ -103,7 +103,7 @@ def charges(call: Call) -> dict[str, Any]:
     kinds = wanted.get("type", {}).get("in", ["instance"])
     mine = [i for i in market.instances.values() if i.account is call.account] if "instance" in kinds else []
     until_ms = market.now_ms - round(market.charges_lag_s * 1000)
-    rows = bill.rows(mine, begin, end, until_ms)
+    rows = bill.rows(mine, begin, end, until_ms, round(market.skew_s * 1000))
     rows.sort(key=lambda r: (r["start"], r["source"]), reverse=query.get("latest_first") == "true")
     if query.get("format") == "tree":
         rows = bill.tree(rows)

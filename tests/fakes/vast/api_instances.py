@@ -123,7 +123,7 @@ def change(call: Call, i: Instance) -> dict[str, Any]:
 
 
 def destroy(call: Call) -> dict[str, Any]:
-    call.market.life.destroy(call.instance(write=True))
+    call.market.life.order_destroy(call.instance(write=True))
     return {"success": True}
 
 
@@ -135,7 +135,7 @@ def destroy_bulk(call: Call) -> dict[str, Any]:
     gone = []
     for number in ids:
         try:
-            call.market.life.destroy(call.find(int(number), write=True))
+            call.market.life.order_destroy(call.find(int(number), write=True))
             gone.append(number)
         except Refused:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.fakes.vast import create, offers, pages, stages
+from tests.fakes.vast import create, nasty, offers, pages
 from tests.fakes.vast.call import Call
 from tests.fakes.vast.errors import Refused
 from tests.fakes.vast.gpus import GPUS
@@ -36,8 +36,12 @@ def search(call: Call, body: dict[str, Any]) -> list[dict[str, Any]]:
     question = offers.Search(body, known, market.unknown_field)
     found = []
     for offer in market.offers.values():
-        row = offers.shown(offer, question.kind, question.storage_gb, market.now_ms, offer.machine.id in mine)
-        if market.sloppy_search or question.fits(row):
+        rented = offer.machine.id in mine
+        if market.sloppy_search:
+            row = offers.shown(offer, question.kind, question.storage_gb, market.now_ms, rented)
+        else:
+            row = question.find(offer, market.now_ms, rented)
+        if row is not None:
             found.append(row)
     question.sort(found)
     found = found[: question.limit]
@@ -97,7 +101,7 @@ def rent(call: Call, offer_id: int, body: dict[str, Any]) -> dict[str, Any]:
     if order.disk_gb > offers.row(offer)["disk_space"]:
         raise Refused(400, "invalid_args", f"disk: the offer has {offers.row(offer)['disk_space']:g} GB")
     if twice:
-        market.life.lives.insert(0, stages.port_taken)
+        market.life.lives.insert(0, nasty.port_taken)
         return rented(market.rent(account, offer, order))
     if order.price is not None and order.price < offer.min_bid:
         i = market.rent_stopped(account, offer, order)

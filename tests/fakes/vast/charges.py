@@ -11,26 +11,30 @@ from tests.fakes.vast.instances import Instance
 NAMES = {"gpu": "GPU", "disk": "Storage", "bwd": "Download", "bwu": "Upload"}
 
 
-def rows(instances: Iterable[Instance], begin_s: float, end_s: float, until_ms: int) -> list[dict[str, Any]]:
+def rows(
+    instances: Iterable[Instance], begin_s: float, end_s: float, until_ms: int, skew_ms: int = 0
+) -> list[dict[str, Any]]:
     """One row an instance and UTC day between two times, as far as the bill is written: `until_ms`.
+
+    Days and times are those of Vast's clock, `skew_ms` ahead of everybody else's.
 
     A row's amount has three decimals, as Vast gives it; its items are what it is made of, to the millionth.
     """
     first_day, last_day = int(begin_s * 1000) // DAY_MS, int(end_s * 1000) // DAY_MS
     found = []
     for i in instances:
-        found.extend(r for r in _days(i, until_ms) if first_day <= r["start"] * 1000 // DAY_MS <= last_day)
+        found.extend(r for r in _days(i, until_ms, skew_ms) if first_day <= r["start"] * 1000 // DAY_MS <= last_day)
     return found
 
 
-def _days(i: Instance, until_ms: int) -> Iterator[dict[str, Any]]:
+def _days(i: Instance, until_ms: int, skew_ms: int) -> Iterator[dict[str, Any]]:
     end_ms = until_ms if i.destroyed_ms is None else min(until_ms, i.destroyed_ms + 1)
-    day_ms = i.created_ms // DAY_MS * DAY_MS
+    day_ms = (i.created_ms + skew_ms) // DAY_MS * DAY_MS - skew_ms
     while day_ms < end_ms:
         begin, end = max(day_ms, i.created_ms), min(day_ms + DAY_MS, end_ms)
         parts = {kind: i.meter.dollars(kind, begin, end) for kind in KINDS}
         if any(parts.values()):
-            yield _row(i, begin, end, parts)
+            yield _row(i, begin + skew_ms, end + skew_ms, parts)
         day_ms += DAY_MS
 
 

@@ -31,6 +31,7 @@ class Order:
     onstart: str = ""
     args: list[str] = field(default_factory=list)
     template: str | None = None
+    volume: dict[str, Any] | None = None
 
 
 def parse(body: Any, env_value_limit: int | None = MAX_ENV_VALUE) -> Order:
@@ -79,6 +80,7 @@ def parse(body: Any, env_value_limit: int | None = MAX_ENV_VALUE) -> Order:
         onstart=onstart,
         args=[str(a) for a in args],
         template=template,
+        volume=body.get("volume_info") if isinstance(body.get("volume_info"), dict) else None,
     )
 
 

@@ -13,13 +13,13 @@ Kinds, each with `times`:
 * `reply`: `status`, `body` and `headers` as given, without effect.
 * `lie`: success, without effect.
 * `drop`: the answer without `fields`. `change`: what `change(body)` makes of it.
-* `slow`: the answer comes `seconds` later (virtual time).
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from tests.fakes.vast.errors import NoAnswer, NoConnection, Reset
 STATUS = re.compile(r"([45]\d\d)_(before|after)")
 _KINDS = (
     "reset_before reset_after timeout_before timeout_after refused success_false success_false_after html empty"
-    " redirect truncated not_json a_list huge reply lie drop change slow 429_text 429_detail 429_error"
+    " redirect truncated not_json a_list huge reply lie drop change 429_text 429_detail 429_error"
 )
 KINDS = frozenset(_KINDS.split())
 MAINTENANCE = b"<!DOCTYPE html><html><head><title>Vast.ai | Maintenance</title></head><body>Back soon.</body></html>"
@@ -48,12 +48,13 @@ class Reply:
 
 @dataclass(slots=True)
 class Fault:
-    """One trouble on one route. `skip` calls go well before it begins, `when` picks calls by their JSON body."""
+    """One trouble on one route. `skip` calls go well before it begins; `only` picks calls by their query."""
 
     route: str
     kind: str
     times: int = 1
     skip: int = 0
+    only: Callable[[dict[str, str]], bool] | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -65,11 +66,19 @@ class Faults:
         self._armed: dict[str, list[Fault]] = {}
         self.done: list[Fault] = []
 
-    def arm(self, route: str, kind: str, times: int = 1, skip: int = 0, **options: Any) -> Fault:
+    def arm(
+        self,
+        route: str,
+        kind: str,
+        times: int = 1,
+        skip: int = 0,
+        only: Callable[[dict[str, str]], bool] | None = None,
+        **options: Any,
+    ) -> Fault:
         """`route` as `METHOD /path`, with or without its `/{id}`. Raises ValueError for what does not exist."""
         if kind not in KINDS and not STATUS.fullmatch(kind):
             raise ValueError(f"no fault is called {kind!r}: one of {', '.join(sorted(KINDS))}, or like 504_after")
-        fault = Fault(self.route(route), kind, times, skip, options)
+        fault = Fault(self.route(route), kind, times, skip, only, options)
         self._armed.setdefault(fault.route, []).append(fault)
         return fault
 
@@ -81,10 +90,10 @@ class Faults:
                 return candidate
         raise ValueError(f"no route is called {name!r}: one of {', '.join(sorted(self._routes))}")
 
-    def take(self, route: str) -> Fault | None:
+    def take(self, route: str, query: dict[str, str]) -> Fault | None:
         """The fault of this call."""
         waiting = self._armed.get(route)
-        if not waiting:
+        if not waiting or (waiting[0].only is not None and not waiting[0].only(query)):
             return None
         fault = waiting[0]
         if fault.skip > 0:

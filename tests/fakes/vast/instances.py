@@ -23,6 +23,9 @@ _HARDWARE = (
 )
 HARDWARE = _HARDWARE.split()
 BEAT_MS = 10_000
+# Running, frozen, unknown, rebooting, and what nobody has heard of: the GPUs cost.
+LOADING = frozenset((None, "created", "loading"))
+UNBILLED = LOADING | {"stopped", "offline"}
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -53,6 +56,7 @@ class Instance:
     args: list[str] = field(default_factory=list)
     runtype: str = "ssh_proxy"
     template: str | None = None
+    volume: dict[str, Any] | None = None
     foreign: bool = False
     touched: list[str] = field(default_factory=list)
     """Calls that changed it after its creation, as `METHOD path`."""
@@ -93,11 +97,9 @@ class Instance:
     @property
     def gpu_billed(self) -> bool:
         """Whether the state is one in which the GPUs cost; loading is the market's own question."""
-        if self.cur == "stopped":
+        if self.cur == "stopped" or self.actual in UNBILLED:
             return False
-        return self.actual in ("running", "frozen", "unknown", "rebooting") or (
-            self.actual == "exited" and self.cur == "running"
-        )
+        return self.actual != "exited" or self.cur == "running"
 
     @property
     def disk_dollars_per_hour(self) -> float:
@@ -207,7 +209,7 @@ def row(i: Instance, now_ms: int, skew_ms: int = 0) -> dict[str, Any]:
         client_run_time=max(0.0, (now_ms - begin) / 3_600_000),
         host_run_time=2_592_000.0,
         country_code=source["geolocation"].rsplit(", ", 1)[-1],
-        volume_info=None,
+        volume_info=i.volume,
         rentable=False,
         rented=True,
         search={

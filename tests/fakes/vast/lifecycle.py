@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from tests.fakes.vast import stages
 from tests.fakes.vast.accounts import Account
 from tests.fakes.vast.errors import Refused
-from tests.fakes.vast.instances import Instance
+from tests.fakes.vast.instances import LOADING, Instance
 
 if TYPE_CHECKING:
     from tests.fakes.vast.market import Market
 
 Life = Callable[["Lifecycle", Instance], Iterator[float]]
 
+REAPPEARS_MS = 20_000
 EXPIRED_KEPT_S = 48 * 3600.0
 UNPAID_KEPT_S = 24 * 3600.0
 
@@ -35,6 +36,9 @@ class Lifecycle:
         """What becomes of a start that was queued because the GPUs were let: it `fires` once they are free, or
         `reverts` to stopped. Both were reported."""
 
+        self.reappearing = 0
+        """How many of the next destroys only hide the instance for a while."""
+
     @property
     def now_ms(self) -> int:
         return self.market.clock.now_ms
@@ -49,9 +53,8 @@ class Lifecycle:
         self.charge(i)
 
     def charge(self, i: Instance) -> None:
-        gpu = i.live and (i.gpu_billed or (self.bill_loading and i.actual in (None, "created", "loading")))
-        if i.cur == "stopped":
-            gpu = False
+        loading = self.bill_loading and i.actual in LOADING and i.cur != "stopped"
+        gpu = i.live and (i.gpu_billed or loading)
         disk = i.live and i.actual != "offline"
         if i.meter.change(self.now_ms, i.dph_base if gpu else 0.0, i.disk_dollars_per_hour if disk else 0.0):
             mine = i.account.live.values()
@@ -83,11 +86,11 @@ class Lifecycle:
 
     # What a customer orders.
 
-    def stop(self, i: Instance, *, intended: str = "stopped") -> None:
-        """The state fields change at once, the container a few seconds later, its telemetry never."""
+    def stop(self, i: Instance, shows: str = "exited") -> None:
+        """The state fields change at once, what it `shows` a few seconds later, its telemetry never."""
         self.release(i)
-        self.set(i, intended=intended, cur="stopped", next="stopped")
-        self.live(i, stages.stopping(self, i))
+        self.set(i, intended="stopped", cur="stopped", next="stopped")
+        self.live(i, stages.stopping(self, i, shows))
 
     def start(self, i: Instance) -> None:
         """Raises `Refused` with HTTP 200 when the GPUs were let to somebody else meanwhile."""
@@ -113,6 +116,14 @@ class Lifecycle:
         self.set(i, actual="loading", ports_open=False, has_booted=False)
         self.live(i, stages.normal(self, i))
 
+    def order_destroy(self, i: Instance) -> None:
+        """What the API's destroy does: usually just that."""
+        if self.reappearing > 0:
+            self.reappearing -= 1
+            i.shown_from_ms = i.listed_from_ms = self.now_ms + REAPPEARS_MS
+        else:
+            self.destroy(i)
+
     def destroy(self, i: Instance) -> None:
         self.halt(i)
         self.release(i)
@@ -132,18 +143,22 @@ class Lifecycle:
         if resume_after_s is not None:
             self.live(i, stages.outbid(self, i, resume_after_s))
 
+    def resume(self, i: Instance) -> None:
+        """The price fell below the bid again: it comes back, if its GPUs are free."""
+        self.live(i, stages.resuming(self, i))
+
     def out_of_credit(self, account: Account) -> None:
         """All of the account's instances stop at once; storage goes on, and without a card they are deleted."""
         for i in list(account.live.values()):
             if i.cur != "stopped":
-                self.stop(i)
+                self.stop(i, "stopped")
             if not account.card:
                 self.market.clock.after(UNPAID_KEPT_S, lambda i=i: i.live and self.destroy(i))
 
     def expire(self, i: Instance) -> None:
         """The contract's end: stopped now, deleted two days later."""
-        if i.live:
-            self.stop(i)
+        if i.live and self.now_ms >= i.end_ms:
+            self.stop(i, "stopped")
             self.market.clock.after(EXPIRED_KEPT_S, lambda: i.live and self.destroy(i))
 
     def exit(self, i: Instance, code: int) -> None:

@@ -67,6 +67,8 @@ class LogHost:
     planned: list[Upload] = field(default_factory=list)
     objects: dict[str, Stored] = field(default_factory=dict)
     reads: int = 0
+    shows_env: int = 0
+    """How many of the next logs have the container's environment in them, secrets and all."""
 
     def request(self, i: Instance, key: str, body: dict[str, Any]) -> str:
         """Ask for an instance's log. The URL under which it will be; the same one each time.
@@ -80,9 +82,13 @@ class LogHost:
         daemon = str(body.get("daemon_logs", "")).lower() == "true"
         wanted = str(body.get("filter") or "").encode()
         upload = self.planned.pop(0) if self.planned else Upload(self.upload_s)
+        env = b""
+        if self.shows_env:
+            self.shows_env -= 1
+            env = "".join(f"{name}={value}\n" for name, value in i.env.items()).encode()
 
         def text() -> bytes:
-            return _window(daemon_text(i) if daemon else container_text(i, self.clock.now_ms), wanted, tail)
+            return _window(env + (daemon_text(i) if daemon else container_text(i, self.clock.now_ms)), wanted, tail)
 
         suffix = "D" if daemon and not self.one_object else ""
         return self._promise(i, key, suffix, upload, text)

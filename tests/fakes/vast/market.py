@@ -127,7 +127,7 @@ class Market:
         fields.setdefault("id", self.next_id("machine"))
         fields.setdefault("listed_ms", self.now_ms)
         machine = Machine(gpu=gpu, num_gpus=num_gpus, **fields)
-        return self._list(machine)
+        return self.list_machine(machine)
 
     def seed_offers(self, count: int) -> list[Offer]:
         """Machines as one meets them, until `count` offers are there that a default search may find."""
@@ -139,10 +139,11 @@ class Market:
             machine = machines.draw(self.rng, self.next_id("machine"), host, self.now_ms)
             while len(self.offers) + len(machines.slices(machine)) > wanted:
                 machine.num_gpus //= 2
-            self._list(machine)
+            self.list_machine(machine)
         return list(self.offers.values())[-count:]
 
-    def _list(self, machine: Machine) -> Machine:
+    def list_machine(self, machine: Machine) -> Machine:
+        """Put a machine up for rent."""
         self.machines[machine.id] = machine
         self.refresh_offers(machine)
         return machine
@@ -160,6 +161,11 @@ class Market:
         """The offer is gone; its machine's other slices stay."""
         del self.offers[offer.id], offer.machine.offers[offer.gpus]
         self.withdrawn[offer.id] = offer
+
+    def renew(self, offer: Offer) -> None:
+        """The same slice under another id."""
+        self.withdraw(offer)
+        self.refresh_offers(offer.machine)
 
     def add_instance(
         self, account: Account, label: str | None, machine: Machine | None = None, foreign: bool = True, **fields: Any
@@ -211,6 +217,7 @@ class Market:
             args=order.args,
             runtype=order.runtype,
             template=order.template,
+            volume=order.volume,
         )
         i.env = self._container_env(i)
         self.instances[number] = account.live[number] = i

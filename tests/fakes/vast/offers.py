@@ -42,6 +42,12 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "in": lambda have, wanted: have in wanted,
     "notin": lambda have, wanted: have not in wanted,
 }
+# Fields that depend on the question, the moment or the market.
+_MOVING = (
+    "dph_base dph_total min_bid discounted_dph_total storage_total_cost vram_costperhour dlperf_per_dphtotal"
+    " flops_per_dphtotal score is_bid rentable rented duration end_date start_date"
+)
+MOVING = frozenset(_MOVING.split())
 ALIASES = {"datacenter": "hosting_type", "driver_version": "driver_vers"}
 
 
@@ -115,7 +121,6 @@ def row(offer: Offer) -> dict[str, Any]:
         "geolocation": m.location,
         "geolocode": sum(m.location.encode()) * 7919,
         "storage_cost": m.storage_dollars_per_gb_month,
-        "min_bid": offer.min_bid,
         "credit_discount_max": 0.4,
         "credit_balance": None,
         "credit_discount": None,
@@ -144,6 +149,7 @@ def shown(offer: Offer, kind: str, storage_gb: float, now_ms: int, rented: bool)
     dlperf, flops = found["dlperf"], found["total_flops"]
     found.update(
         dph_base=base,
+        min_bid=offer.min_bid,
         dph_total=total,
         discounted_dph_total=total,
         discounted_hourly=0.0,
@@ -213,8 +219,15 @@ class Search:
                     raise Refused(400, "bad_request", f"q.{name}.{op}: Extra inputs are not permitted")
                 self.filters.append((name, op, value))
 
-    def fits(self, offer: dict[str, Any]) -> bool:
-        return all(matches(offer, name, op, value) for name, op, value in self.filters)
+    def find(self, offer: Offer, now_ms: int, rented: bool) -> dict[str, Any] | None:
+        """The offer as the answer shows it, None where it does not fit. Most fail on what is known already."""
+        fixed = row(offer)
+        if not offer.overrides and not all(
+            matches(fixed, name, op, value) for name, op, value in self.filters if name not in MOVING
+        ):
+            return None
+        found = shown(offer, self.kind, self.storage_gb, now_ms, rented)
+        return found if all(matches(found, name, op, value) for name, op, value in self.filters) else None
 
     def sort(self, rows: list[dict[str, Any]]) -> None:
         """By several fields, the first one first; what has no value comes last."""

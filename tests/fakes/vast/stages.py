@@ -53,15 +53,20 @@ def normal(life: Lifecycle, i: Instance) -> Iterator[float]:
     yield from starting(life, i)
 
 
-def stopping(life: Lifecycle, i: Instance) -> Iterator[float]:
+def stopping(life: Lifecycle, i: Instance, shows: str = "exited") -> Iterator[float]:
     """The state fields have changed already; the container follows, and its last message stays."""
     yield STOP_S
-    life.set(i, actual="exited", ports_open=False)
+    life.set(i, actual=shows, ports_open=False)
 
 
 def outbid(life: Lifecycle, i: Instance, resume_after_s: float) -> Iterator[float]:
     yield from stopping(life, i)
     yield max(0.0, resume_after_s - STOP_S)
+    yield from resuming(life, i)
+
+
+def resuming(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """Back on its GPUs, unless somebody else has them."""
     if life.hold(i):
         life.set(i, intended="running", cur="running", next="running", actual="loading", msg="starting container")
         yield from starting(life, i)
@@ -79,64 +84,6 @@ def reverting(life: Lifecycle, i: Instance) -> Iterator[float]:
     """A start that waited, and was silently given up."""
     yield 30.0
     life.set(i, intended="stopped", next="stopped")
-
-
-# The nasty ones.
-
-
-def silent(life: Lifecycle, i: Instance) -> Iterator[float]:
-    """N8: loading for ever, and never another word."""
-    yield from provisioning(life, i)
-    life.set(i, actual="loading", msg=f"{LAYERS[0]}: Pulling fs layer")
-
-
-def slow(life: Lifecycle, i: Instance) -> Iterator[float]:
-    """N9: forty minutes of loading, moving on all the time."""
-    yield from provisioning(life, i)
-    yield from pulling(life, i, 40 * 60.0)
-    yield from starting(life, i)
-
-
-def stuck(life: Lifecycle, i: Instance) -> Iterator[float]:
-    """N10: all is downloaded, and the extraction never ends."""
-    yield from provisioning(life, i)
-    for layer in LAYERS:
-        life.set(i, actual="loading", msg=f"{layer}: Download complete")
-        yield 5.0
-    life.set(i, msg=f"{LAYERS[-1]}: Extracting")
-
-
-def no_manifest(life: Lifecycle, i: Instance) -> Iterator[float]:
-    """N11: no such image; Vast gives up by itself after seven minutes."""
-    yield from provisioning(life, i)
-    text = f"Error response from daemon: manifest for {i.image} not found: manifest unknown: manifest unknown"
-    life.set(i, actual="loading", msg=text)
-    i.say(life.now_ms, text)
-    yield 7 * 60.0
-    life.set(i, intended="stopped")
-
-
-def oci_error(life: Lifecycle, i: Instance) -> Iterator[float]:
-    """N12: the container was created and can't be started."""
-    yield from provisioning(life, i)
-    text = (
-        "Error response from daemon: failed to create task for container: failed to create shim task:"
-        " OCI runtime create failed: runc create failed: unable to start container process: error during container"
-        " init: error running hook #0: nvidia-container-cli: initialization error: driver error: failed to process"
-    )
-    life.set(i, actual="created", msg=text)
-    i.say(life.now_ms, text)
-
-
-def port_taken(life: Lifecycle, i: Instance) -> Iterator[float]:
-    """N3: two instances on one slice; the second can't have its ports."""
-    yield from provisioning(life, i)
-    text = (
-        "Error response from daemon: driver failed programming external connectivity on endpoint"
-        f" C.{i.id}: Bind for 0.0.0.0:{20_000 + i.id % 40_000} failed: port is already allocated"
-    )
-    life.set(i, actual="created", msg=text)
-    i.say(life.now_ms, text)
 
 
 def unavailable(life: Lifecycle, i: Instance) -> Iterator[float]:

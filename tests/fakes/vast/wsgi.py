@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import parse_qsl
 
-from tests.fakes.vast import api_account, api_instances, api_market, auth, faults, objects
+from tests.fakes.vast import api_account, api_instances, api_market, auth, control, faults, objects
 from tests.fakes.vast.accounts import Key
 from tests.fakes.vast.call import Call
 from tests.fakes.vast.errors import Refused
@@ -19,6 +20,7 @@ from tests.fakes.vast.paths import Route, find
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
+OLD_HOST = "vast.ai"
 STATUS_LINES = {200: "200 OK", 308: "308 Permanent Redirect", 404: "404 Not Found", 429: "429 Too Many Requests"}
 
 HANDLERS: dict[str, Callable[[Call], Any]] = {
@@ -78,8 +80,18 @@ class App:
             market.clock.catch_up()
             if objects.is_object(path):
                 return objects.serve(market, environ, start_response)
-            reply = self._answer(environ, path)
-        return _send(reply, start_response)
+            if path.startswith(control.PREFIX):
+                reply = self._control(environ, path)
+            elif environ.get("HTTP_HOST") == OLD_HOST:
+                reply = Reply(308, b"", {"Location": f"https://console.vast.ai{path}"}, "text/html")
+            else:
+                reply = self._answer(environ, path)
+        return _send(reply, start_response, market.now_ms / 1000 + market.skew_s)
+
+    def _control(self, environ: Environ, path: str) -> Reply:
+        query = dict(parse_qsl(environ.get("QUERY_STRING", "")))
+        name = path.removeprefix(control.PREFIX)
+        return control.answer(self.market, environ["REQUEST_METHOD"], name, query, _body(environ))
 
     def _answer(self, environ: Environ, path: str) -> Reply:
         """Everything an API call goes through; noted, whatever comes of it."""
@@ -108,7 +120,7 @@ class App:
         self, route: Route, text: str, address: str, numbers: list[int], query: dict[str, str], body: Any
     ) -> Reply:
         market = self.market
-        fault = market.faults.take(route.name)
+        fault = market.faults.take(route.name, query)
         if fault is not None:
             reply = faults.before(fault)
             if reply is not None:
@@ -158,8 +170,13 @@ def _over(over: TooMany) -> Reply:
     return faults.too_many(over.form, over.threshold_s, wait_s, over.retry_after)
 
 
-def _send(reply: Reply, start_response: StartResponse) -> Iterable[bytes]:
+def _send(reply: Reply, start_response: StartResponse, wall_s: float) -> Iterable[bytes]:
     raw = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
-    headers = [("Content-Type", reply.content_type), ("Content-Length", str(len(raw))), *reply.headers.items()]
+    headers = [
+        ("Content-Type", reply.content_type),
+        ("Content-Length", str(len(raw))),
+        ("Date", formatdate(wall_s, usegmt=True)),
+        *reply.headers.items(),
+    ]
     start_response(STATUS_LINES.get(reply.status) or f"{reply.status} Status", headers)
     return [raw]
