@@ -76,3 +76,55 @@ def hourly(counts: Sequence[int], labels: Sequence[str], unit: str) -> Markup:
     return Markup('<svg class="hours" role="img" aria-label="{}">{}</svg>').format(
         f"{sum(counts)} {unit} in {len(counts)} hours", Markup("").join(parts)
     )
+
+
+Point = tuple[int, float, float | None, float | None]
+
+
+def over_time(points: Sequence[Point], unit: str) -> Markup:
+    """Values with their intervals by time, oldest first: (ms, value, low, high). As wide as its place, 120 px high."""
+    if not points:
+        return Markup("")
+    base, roof = 96, 14
+    most = max(max(value, high or 0.0) for _, value, _, high in points) or 1.0
+    first, last = points[0][0], points[-1][0]
+
+    def x(at_ms: int) -> str:
+        return f"{3 + 94 * ((at_ms - first) / (last - first) if last > first else 0.5):.2f}%"
+
+    def y(value: float) -> str:
+        return f"{base - (base - roof) * value / most:.1f}"
+
+    parts = [Markup('<line class="axis" x1="0" x2="100%" y1="{0}" y2="{0}"/>').format(base)]
+    interval = Markup('<line class="interval" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>')
+    dot = Markup('<circle class="point" cx="{}" cy="{}" r="3.5"><title>{}: {} {}</title></circle>')
+    for at, value, low, high in points:
+        if low is not None and high is not None:
+            parts.append(interval.format(x(at), y(low), y(high)))
+        parts.append(dot.format(x(at), y(value), f.absolute(at), f.plus_minus(value, low, high), unit))
+    name = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
+    parts.append(name.format("0", 10, "start", f"{f.number(most)} {unit}"))
+    ends = [(first, "start", "0"), (last, "end", "100%")] if last > first else [(first, "middle", "50%")]
+    parts += [name.format(at_x, 114, anchor, f.utc(at).strftime("%Y-%m-%d")) for at, anchor, at_x in ends]
+    label = f"{len(points)} measurements, the newest {f.plus_minus(*points[-1][1:])} {unit}"
+    return Markup('<svg class="times" role="img" aria-label="{}">{}</svg>').format(label, Markup("").join(parts))
+
+
+def meter(value: float, most: float, held: float = 0.0) -> Markup:
+    """How much of the limit `most` is used: `value`, then `held`, lighter; other colours near and over it."""
+    kind = "over" if value >= most else "near" if value + held >= 0.9 * most else "part"
+    return _bar(value, most, held, kind)
+
+
+def share_bar(value: float, most: float) -> Markup:
+    """`value` against the largest of its kind."""
+    return _bar(value, most, 0.0, "part")
+
+
+def _bar(value: float, most: float, held: float, kind: str) -> Markup:
+    share = max(0.0, min(value / most, 1.0)) if most > 0 else 1.0
+    more = max(0.0, min((value + held) / most, 1.0) - share) if most > 0 else 0.0
+    bar = Markup('<rect class="{}" x="{}%" width="{}%" y="0" height="8"/>')
+    parts = [bar.format(kind, "0", f"{100 * share:.2f}"), bar.format("held", f"{100 * share:.2f}", f"{100 * more:.2f}")]
+    whole = Markup('<rect class="whole" width="100%" height="8"/>')
+    return Markup('<svg class="meter" aria-hidden="true">{}</svg>').format(whole + Markup("").join(parts))

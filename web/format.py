@@ -66,8 +66,17 @@ def number(value: float | None) -> str:
     return significant(value, 3).rstrip("0").rstrip(".") if value else "0"
 
 
+def percent(share: float | None) -> str:
+    """58 %; what is all but certain is not called certain: < 1 %, > 99 %."""
+    if share is None or not math.isfinite(share):
+        return "\u2013"
+    if 0 < share < 0.01 or 0.99 < share < 1:
+        return "< 1 %" if share < 0.5 else "> 99 %"
+    return f"{100 * share:.0f} %"
+
+
 def plus_minus(value: float | None, low: float | None, high: float | None) -> str:
-    """31 ± 6: the larger half of the interval, rounded to what is known of it."""
+    """31 ± 6: the larger half of the interval, rounded to what is known of it; 31 (9–120) where that is most of it."""
     if value is None:
         return "\u2013"
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
@@ -75,6 +84,8 @@ def plus_minus(value: float | None, low: float | None, high: float | None) -> st
     half = max(value - low, high - value)
     if half <= 0:
         return number(value)
+    if half >= value > 0:
+        return f"{number(value)} ({number(low)}\u2013{number(high)})"  # a plus-minus would reach below nothing
     decimals = max(0, -math.floor(math.log10(half)))
     return f"{value:,.{decimals}f} \u00b1 {half:,.{decimals}f}"
 
@@ -116,6 +127,10 @@ def utc(ms: int) -> datetime:
 
 def absolute(ms: int | None) -> str:
     return "\u2013" if ms is None else utc(ms).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def day(ms: int | None) -> str:
+    return "\u2013" if ms is None else utc(ms).strftime("%a %Y-%m-%d")
 
 
 def clock(ms: int | None) -> str:

@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session
 from jobs.context import Context
 from jobs.domain.models import Artifact, Event, Instance, Proof, Run
 from jobs.domain.states import ENDED, VERDICTS
-from web import queries
+from jobs.market.accrual import spent
+from web import memory, queries
 from web.charts import Span
 
 EVENTS = 120
@@ -38,7 +39,7 @@ def run_parts(context: Context, session: Session, run: Run) -> Parts:
         "run": run,
         "now": now,
         "cost": queries.cost(run.instances, now),
-        "machines": queries.machines_of(session, ((i.provider, i.machine_id) for i in run.instances)),
+        "machines": memory.known(session, ((i.provider, i.machine_id) for i in run.instances), now),
         "streams": queries.streams_of(session, ids),
         "events": events,
         "spans": run_spans(run, events, now),
@@ -58,7 +59,7 @@ def instance_parts(context: Context, session: Session, instance: Instance) -> Pa
         "instance": instance,
         "now": now,
         "cost": queries.cost([instance], now),
-        "machines": queries.machines_of(session, [(instance.provider, instance.machine_id)]),
+        "machines": memory.known(session, [(instance.provider, instance.machine_id)], now),
         "streams": queries.streams_of(session, [instance.id]),
         "events": events,
         "spans": instance_spans(instance, events, now),
@@ -104,21 +105,27 @@ def _artifacts(session: Session, ids: Sequence[str]) -> dict[str, Any]:
 
 def instance_spans(instance: Instance, events: Sequence[Event], now_ms: int) -> list[Span]:
     """How long an instance was in each state, and what that cost; `events` are newest first."""
+    dollars_per_ms = _dollars_per_ms(instance, now_ms)
     moves = [e for e in reversed(events) if e.kind == "instance.state" and e.instance_id == instance.id]
     spans = []
     start, state = instance.created_ms, moves[0].old if moves else instance.state
     for move in moves:
-        spans.append(_span(instance, state, start, move.at_ms))
+        spans.append(_span(instance, state, start, move.at_ms, dollars_per_ms))
         start, state = move.at_ms, move.new
     if state not in ENDED:
-        spans.append(_span(instance, state, start, now_ms, now=True))
+        spans.append(_span(instance, state, start, now_ms, dollars_per_ms, now=True))
     return [span for span in spans if span.ms > 0]
 
 
-def _span(instance: Instance, state: str, start: int, end: int, *, now: bool = False) -> Span:
+def _dollars_per_ms(instance: Instance, now_ms: int) -> float:
+    """What it cost, spread evenly over the time that it was rented."""
+    paid_ms = (instance.ended_ms or now_ms) - instance.rented_ms if instance.rented_ms is not None else 0
+    return spent(instance, now_ms) / paid_ms if paid_ms > 0 else 0.0
+
+
+def _span(instance: Instance, state: str, start: int, end: int, dollars_per_ms: float, *, now: bool = False) -> Span:
     paid_from = max(start, instance.rented_ms) if instance.rented_ms is not None else end
-    dollars = instance.dollars_per_hour * max(0, end - paid_from) / 3_600_000
-    return Span(state, start, max(end - start, 0), dollars, now)
+    return Span(state, start, max(end - start, 0), dollars_per_ms * max(0, end - paid_from), now)
 
 
 def run_spans(run: Run, events: Sequence[Event], now_ms: int) -> list[Span]:

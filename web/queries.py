@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, joinedload, selectinload
 
-from jobs.domain.instances import spent_dollars
 from jobs.domain.models import Chunk, Input, Instance, Machine, Proof, Run
-from jobs.domain.states import BILLABLE, ENDED, RENTING
+from jobs.domain.states import BILLABLE, RENTING
+from jobs.market import budget
+from jobs.market.accrual import open_sql, spent
 
 LIVE = (RENTING, *BILLABLE)
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -26,30 +27,15 @@ class Spend:
 
 
 def spend(session: Session, now_ms: int) -> Spend:
-    midnight = now_ms - now_ms % DAY_MS
-    since = case((Instance.rented_ms > midnight, Instance.rented_ms), else_=midnight)
-    live = session.execute(
-        select(
-            func.sum(Instance.dollars_per_hour * (now_ms - since)) / HOUR_MS,
-            func.sum(Instance.reserved_dollars),
-            func.sum(Instance.dollars_per_hour),
-        ).where(Instance.state.in_(BILLABLE), Instance.rented_ms.is_not(None))
-    ).one()
-    # Two selects, each by its own index: an OR over both would read the table.
-    ended = session.scalar(
-        select(func.sum(Instance.dollars_per_hour * (Instance.ended_ms - since)) / HOUR_MS).where(
-            Instance.created_ms > midnight - 2 * DAY_MS,
-            Instance.state.in_(ENDED),
-            Instance.ended_ms >= midnight,
-            Instance.rented_ms.is_not(None),
-        )
-    )
-    today, reserved, per_hour = (value or 0.0 for value in live)
-    return Spend(today + (ended or 0.0), reserved, per_hour)
+    per_hour, uncounted = func.sum(Instance.dollars_per_hour), func.sum(open_sql(now_ms))
+    sums = select(func.sum(Instance.reserved_dollars), per_hour, uncounted)
+    live = session.execute(sums.where(Instance.state.in_(BILLABLE), Instance.rented_ms.is_not(None))).one()
+    today = budget.spent_since(session, budget.begins_ms("day", now_ms))
+    return Spend(today + (live[2] or 0.0), live[0] or 0.0, live[1] or 0.0)
 
 
 def cost(instances: Iterable[Instance], now_ms: int) -> float:
-    return sum(spent_dollars(instance, now_ms) for instance in instances)
+    return sum(spent(instance, now_ms) for instance in instances)
 
 
 def with_parts(query: Select[Run]) -> Select[Run]:
@@ -82,15 +68,6 @@ def measured(run: Run) -> Measured:
     rate = result.get("proofs_per_hour") or None
     low, high = result.get("proofs_per_hour_low"), result.get("proofs_per_hour_high")
     return Measured(rate, low, high, result.get("dollars_per_proof"))
-
-
-def machines_of(session: Session, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Machine]:
-    """Machines by (provider, machine id)."""
-    wanted = {pair for pair in pairs if pair[1]}
-    if not wanted:
-        return {}
-    rows = session.scalars(select(Machine).where(Machine.machine_id.in_({m for _, m in wanted})))
-    return {(row.provider, row.machine_id): row for row in rows}
 
 
 @dataclass(frozen=True)

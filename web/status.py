@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobs.domain.models import Instance, Machine, Run
+from jobs.domain.models import Instance, Run
 from jobs.domain.states import ENDED
 
 
@@ -77,8 +77,10 @@ MARK = {
     "good": Status("Good", "good"),
     "slow": Status("Slow", "attention"),
     "unstable": Status("Unstable", "attention"),
+    "wrong_specs": Status("Wrong specs", "bad"),
     "broken": Status("Broken", "bad"),
 }
+OFFER = {"skipped": Status("Skipped", "gone")}
 # What happened, in an operator's words; the kind itself is shown on hover, for whoever reads the code.
 EVENTS = {
     "run.requested": "Asked for",
@@ -89,7 +91,25 @@ EVENTS = {
     "instance.forced": "Destroyed by force:",
     "agent.sealed": "The machine has shipped everything",
     "benchmark.again": "Measured once more:",
+    "instance.stopped": "Stopped by the provider:",
+    "instance.boot_failed": "Does not start:",
+    "instance.wrong_kind": "Not what was asked for:",
+    "instance.too_dear": "Dearer than asked for:",
+    "instance.repriced": "Price changed:",
+    "run.goes_on": "Goes on elsewhere:",
     "provider.unavailable": "The provider does not answer:",
+    "provider.key_refused": "The provider refuses our key:",
+    "provider.unheard_status": "Unknown status at the provider:",
+    "machine.marked": "Machine marked:",
+    "machine.failed": "The machine failed:",
+    "mark.appealed": "Mark appealed:",
+    "mark.withdrawn": "Mark withdrawn:",
+    "cap.set": "Cap set:",
+    "account.enough": "Credit is enough again:",
+    "account.low": "Credit is low:",
+    "account.exhausted": "No credit is left:",
+    "account.unreadable": "The account can't be read:",
+    "bill.complete": "The bill is complete:",
     "archive.unavailable": "The archive does not answer:",
     "emergency.adopted": "Emergency upload taken in:",
     "emergency.refused": "Emergency upload refused:",
@@ -103,7 +123,15 @@ EVENTS = {
     "user.disabled": "User disabled:",
     "user.enabled": "User enabled:",
 }
-TABLES = {"run": RUN, "instance": INSTANCE, "input": INPUT, "proof": PROOF, "evidence": EVIDENCE, "mark": MARK}
+TABLES = {
+    "run": RUN,
+    "instance": INSTANCE,
+    "input": INPUT,
+    "proof": PROOF,
+    "evidence": EVIDENCE,
+    "mark": MARK,
+    "offer": OFFER,
+}
 
 
 def status(kind: str, state: str, detail: str = "") -> Status:
@@ -134,11 +162,6 @@ def progress_words(instance: Instance) -> str:
     if total and progress.get("stage") == instance.stage:
         return f"{instance.stage} {progress.get('done', 0)} of {total}"
     return instance.stage
-
-
-def mark_status(machine: Machine) -> Status:
-    """What a machine is remembered for: an empty mark that a run gave means that it passed."""
-    return status("mark", machine.mark or ("good" if machine.mark_run_id else ""))
 
 
 def event_words(kind: str) -> str:

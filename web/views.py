@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from web import charts, queries, scope
 from web import format as f
-from web.status import event_words, instance_status, mark_status, run_status, status
+from web.status import event_words, instance_status, run_status, status
 
 NAVIGATION = (
     # endpoint, word, icon, the role that sees it
@@ -21,6 +21,7 @@ NAVIGATION = (
     ("offers.page", "Offers", "offers", "viewer"),
     ("machines.page", "Machines", "machines", "viewer"),
     ("archive.page", "Archive", "archive", "viewer"),
+    ("costs.page", "Costs", "costs", "viewer"),
     ("inputs.page", "Inputs", "inputs", "viewer"),
     ("queues.page", "Queues", "queues", "viewer"),
     ("audit.page", "Audit", "audit", "viewer"),
@@ -70,10 +71,12 @@ def attach(app: Flask) -> None:
         money=money_element,
         plain_money=f.money,
         number=f.number,
+        percent=f.percent,
         duration=f.duration,
         size=f.size,
         absolute=f.absolute,
         clock=f.clock,
+        day=f.day,
         when=time_element,
         short=f.short_id,
         visible=f.visible,
@@ -84,7 +87,6 @@ def attach(app: Flask) -> None:
         status=status,
         run_status=run_status,
         instance_status=instance_status,
-        mark_status=mark_status,
         what=queries.what,
         plus_minus=f.plus_minus,
         spent=queries.cost,
@@ -92,6 +94,8 @@ def attach(app: Flask) -> None:
         with_query=with_query,
         interval_bar=charts.interval_bar,
         span_bar=charts.span_bar,
+        meter=charts.meter,
+        share_bar=charts.share_bar,
     )
 
     def asset(name: str) -> str:

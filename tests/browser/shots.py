@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from pydantic import SecretStr
 
 from tests.fakes.s3 import running_s3
 from tests.fakes.valkey import running_valkey
 from tests.web.seed import PASSWORD, Fleet
+from tests.web.seed_vast import BAD, machine_id
 from tests.web.site import seeded, served, settings_of
 
 WIDTHS = (360, 768, 1440, 2560)
@@ -51,12 +53,21 @@ def pages(fleet: Fleet) -> dict[str, str]:
         "instance-force": f"/instances/{instance['ready']}/force",
         "artifacts": f"/instances/{done}/artifacts",
         "offers": "/offers",
+        "offers-filtered": "/offers?gpu=rtx&gpus=2&price=2.5&min_proofs_per_hour=300",
+        "offers-none": "/offers?gpu=voodoo",
+        "offers-local": "/offers?provider=local",
         "new-run": "/runs/new",
-        "new-run-own": f"/runs/new?source=own&zkey_id={fleet.zkey}&offer=offer-48801",
+        "new-run-own": f"/runs/new?source=own&zkey_id={fleet.zkey}&offer=offer-48801&provider=local",
+        "new-run-offers": "/runs/new?provider=vast&offer=9400000&offer=9400074",
         "archive": "/archive",
         "lines": f"/archive/{done}/bench",
         "lines-gap": f"/archive/{fleet.gaps}/bench?from=501",
         "machines": "/machines",
+        "machine-marked": f"/machines/vast/{machine_id(BAD['broken'])}",
+        "machine-measured": f"/machines/vast/{machine_id(9)}",
+        "machine-hostile": "/machines/local/661",
+        "costs": "/costs",
+        "costs-machines": "/costs?by=machine&period=week",
         "inputs": "/inputs",
         "queues": "/queues",
         "audit": "/audit",
@@ -167,7 +178,8 @@ def stage() -> Iterator[Stage]:
         for name in ("s3", "valkey", "state"):
             (root / name).mkdir()
         with running_s3(root / "s3" / "server") as s3, running_valkey(root / "valkey") as valkey, browser() as running:
-            settings = settings_of(root / "state", s3, valkey.url)
+            market = {"vast_api_key": SecretStr("0" * 64), "public_url": "https://agents.provefleet.dev"}
+            settings = settings_of(root / "state", s3, valkey.url, **market)
             _, fleet = seeded(settings, with_bytes=True)
             with served(settings) as address:
                 first = watched(running, 1440, "light")

@@ -6,6 +6,7 @@ from flask import Flask
 from werkzeug.routing import Rule
 
 from tests.web.seed import Fleet
+from tests.web.seed_vast import BAD, machine_id
 
 SKIPPED_METHODS = {"HEAD", "OPTIONS"}
 
@@ -19,6 +20,9 @@ def arguments(rule: Rule, fleet: Fleet) -> dict[str, str]:
         "kind": "zkey",
         "name": "proofs.json",
         "filename": "app.css",
+        "provider": "vast",
+        "machine_id": machine_id(BAD["broken"]),
+        "mark_id": str(fleet.mark),
     }
     return {name: known[name] for name in rule.arguments}
 

@@ -18,6 +18,7 @@ from jobs.domain.models import Artifact, Chunk, Event, Instance, Proof, Run
 from logs.chunks import ChunkCutter
 from logs.store import Store
 from logs.wire import artifact_key, bundle_key, chunk_key
+from tests.web import seed_vast
 from tests.web.seed_market import HOSTILE, HOUR, MINUTE, PASSWORD, Fleet, Market
 
 __all__ = ["HOSTILE", "PASSWORD", "Fleet", "seed"]
@@ -218,6 +219,7 @@ class Seeder(Market):
         row = Instance(**{**values, **changes})
         session.add(row)
         session.flush()
+        seed_vast.account(self, session, row)
         self.event(
             session, began, "prepare", "instance.intended", "offer at $0.412/h, $0.5300 reserved", run=run, instance=row
         )
@@ -377,6 +379,7 @@ class Seeder(Market):
             "\n".join(HOSTILE).encode("utf-8", "surrogatepass") + b"\xff\xfe bad utf-8\n" + b"x" * 20_000 + b"\n",
         )
         self.market(session)
+        seed_vast.fill(self, session)
         self.event(session, self.now - 4 * MINUTE, "scan", "offers.scanned", "20 offers")
         return self.fleet
 

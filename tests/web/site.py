@@ -97,9 +97,9 @@ def served(settings: Settings) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    secret = {"redis_url", "database_url", "s3_secret_access_key"}
-    env = {f"PROVEFLEET_{name.upper()}": str(getattr(settings, name)) for name in settings.model_fields_set - secret}
-    env |= {f"PROVEFLEET_{name.upper()}": getattr(settings, name).get_secret_value() for name in secret}
+    given = {name: getattr(settings, name) for name in settings.model_fields_set}
+    plain = {k: v.get_secret_value() if isinstance(v, SecretStr) else str(v) for k, v in given.items()}
+    env = {f"PROVEFLEET_{name.upper()}": value for name, value in plain.items()}
     flags = [
         "--worker-class",
         "gthread",

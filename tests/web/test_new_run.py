@@ -71,7 +71,7 @@ def test_own_key_and_witnesses(context: Context, fleet: Fleet, signed_in: Callab
 def test_the_sum_follows_the_form(signed_in: Callable[[str], Browser]) -> None:
     browser = signed_in("operator")
     unknown = browser.client.get("/runs/new/sum", query_string=FORM).text
-    assert "No limit" in unknown
+    assert "$5.00" in unknown  # the cap on a run: no price is known
     known = browser.client.get("/runs/new/sum", query_string={**FORM, "offer": ["offer-48800", "offer-48801"]}).text
     assert "2 runs" in known
     assert "$0.32" in known

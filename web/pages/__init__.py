@@ -10,6 +10,7 @@ def attach(app: Flask) -> None:
     from web.pages import (
         archive,
         audit,
+        costs,
         downloads,
         health,
         inputs,
@@ -29,6 +30,7 @@ def attach(app: Flask) -> None:
     modules = (
         archive,
         audit,
+        costs,
         downloads,
         health,
         inputs,

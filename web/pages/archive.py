@@ -13,7 +13,7 @@ from jobs.domain.models import Chunk, Input, Instance, Run
 from logs.errors import StoreError
 from logs.reader import StreamReader
 from logs.wire import ChunkRecord
-from web import paging, queries, scope
+from web import memory, paging, queries, scope
 from web.access import viewer
 from web.pages.instances import load
 
@@ -70,7 +70,7 @@ def page() -> str:
         "archive.html",
         instances=paging.page(rows, total, PER_PAGE),
         streams=streams,
-        machines=queries.machines_of(session, ((i.provider, i.machine_id) for i in rows)),
+        machines=memory.known(session, ((i.provider, i.machine_id) for i in rows), scope.now_ms()),
         filters={name: paging.arg(name) for name in ("run", "machine", "from", "to", "stream", "evidence")},
         filtered=any(request.args.get(name) for name in ("run", "machine", "from", "to", "stream", "evidence")),
     )

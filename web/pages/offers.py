@@ -1,28 +1,55 @@
-"""What could be rented, as the last scan saw it; choose some and go on to a new run."""
+"""What could be rented, as the last scan saw it, dearest proof last; choose some and go on to a new run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 from flask import Blueprint, flash, redirect, render_template, request, url_for
-from sqlalchemy import func, select
+from sqlalchemy import select
+from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response
 
 from jobs.domain.models import Event, Offer
+from jobs.domain.runs import CIRCUITS, CURVES, InvalidRequest, parse_request
+from jobs.market import provider_names
+from jobs.market.ranking import Ranked
 from jobs.queue import QueueUnavailable, request_scan
-from web import paging, queries, scope
+from web import memory, paging, ranked, run_form, scope
 from web.access import operator, viewer
 
 blueprint = Blueprint("offers", __name__)
 
-COLUMNS = {
-    "price": Offer.dollars_per_hour,
-    "gpu": Offer.gpu_model,
-    "cores": Offer.cpu_cores,
-    "ram": Offer.ram_bytes,
-    "disk": Offer.disk_bytes,
+COLUMNS: dict[str, Callable[[Ranked], Any]] = {
+    "proof": lambda r: r.dollars_per_proof,
+    "rate": lambda r: r.proofs_per_hour,
+    "chance": lambda r: r.chance,
+    "learn": lambda r: r.cost_to_find_out_dollars,
+    "price": lambda r: r.all_in_dollars_per_hour,
+    "gpu": lambda r: (r.offer.gpu_model, r.offer.num_gpus),
 }
 GIB = 1024**3
-# The worker reads it from the provider's own settings; the site only has to offer what exists.
-PROVIDERS = ("local",)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """One box of the filter: what it is called, how it reads in a sentence, and what it keeps."""
+
+    name: str
+    label: str
+    words: str
+    keeps: Callable[[Offer, float], bool]
+
+
+FILTERS = (
+    Filter("gpus", "GPUs, at least", "at least {} GPUs", lambda o, x: o.num_gpus >= x),
+    Filter("vram", "VRAM GiB, at least", "{} GiB of VRAM", lambda o, x: o.gpu_ram_bytes >= x * GIB),
+    Filter("cores", "Cores, at least", "at least {} cores", lambda o, x: o.cpu_cores >= x),
+    Filter("ram", "RAM GiB, at least", "{} GiB of RAM", lambda o, x: o.ram_bytes >= x * GIB),
+    Filter("disk", "Disk GiB, at least", "{} GiB of disk", lambda o, x: o.disk_bytes >= x * GIB),
+    Filter("price", "$/h, at most", "under ${}/h", lambda o, x: o.dollars_per_hour <= x),
+)
 
 
 def _figure(name: str) -> float | None:
@@ -34,49 +61,95 @@ def _figure(name: str) -> float | None:
     return value if 0 <= value < 1e12 else None
 
 
+def _filtered(rows: Sequence[Ranked]) -> tuple[list[Ranked], list[str]]:
+    """The rows that the boxes keep, and the boxes in words."""
+    kept, words = list(rows), []
+    for name, text, of in (
+        ("gpu", paging.arg("gpu"), lambda o: o.gpu_model or o.cpu_model),
+        ("where", paging.arg("where"), lambda o: o.location),
+    ):
+        if text:
+            kept = [r for r in kept if text.casefold() in of(r.offer).casefold()]
+            words.append(text if name == "gpu" else f"in {text}")
+    for box in FILTERS:
+        if (value := _figure(box.name)) is not None:
+            kept = [r for r in kept if box.keeps(r.offer, value)]
+            words.append(box.words.format(f"{value:g}"))
+    return kept, words
+
+
+def _sorted(rows: list[Ranked], order: paging.Order) -> list[Ranked]:
+    """As ranked, or by a column; what is skipped comes last in any case."""
+    if order.key == "rank":
+        return rows
+    by = sorted(rows, key=lambda r: r.offer.offer_id)
+    by.sort(key=COLUMNS[order.key], reverse=order.down)
+    return sorted(by, key=lambda r: bool(r.skipped))
+
+
 @blueprint.get("/offers")
 @viewer
 def page() -> str:
-    session = scope.db()
-    order = paging.order(COLUMNS, "price")
-    query = select(Offer).where(Offer.gone_ms.is_(None))
-    if gpu := paging.arg("gpu"):
-        query = query.where(Offer.gpu_model.icontains(gpu, autoescape=True))
-    for name, column, unit in (
-        ("gpus", Offer.num_gpus, 1),
-        ("cores", Offer.cpu_cores, 1),
-        ("ram", Offer.ram_bytes, GIB),
-        ("disk", Offer.disk_bytes, GIB),
-    ):
-        if (least := _figure(name)) is not None:
-            query = query.where(column >= least * unit)
-    if (most := _figure("price")) is not None:
-        query = query.where(Offer.dollars_per_hour <= most)
-    rows = session.scalars(
-        query.order_by(order.apply(COLUMNS), Offer.offer_id).offset(paging.skip()).limit(paging.PER_PAGE + 1)
-    ).all()
-    total = session.scalar(select(func.count()).select_from(query.subquery()))
+    session, context = scope.db(), scope.context()
+    providers = provider_names(context.settings)
+    form = run_form.defaults(request.args)
+    problems: dict[str, str] = {}
+    try:
+        load = ranked.Workload.of(
+            parse_request({**run_form.read(form), "offer_id": None, "kind": "benchmark", "witness_ids": []})
+        )
+    except InvalidRequest as error:
+        problems = error.fields
+        form = run_form.defaults(MultiDict({"provider": form["provider"]}))
+        load = ranked.Workload.of(parse_request(run_form.read(form)))
+    ranking = ranked.shelf.get(context, session, load)
+    order = paging.order({"rank": None, **COLUMNS}, "rank")
+    rows, words = _filtered(ranking.rows)
+    skipped = sum(bool(r.skipped) for r in rows)
+    if hidden := request.args.get("skipped") == "hide":
+        rows = [r for r in rows if not r.skipped]
+    rows = _sorted(rows, order)
+    shown = rows[paging.skip() : paging.skip() + paging.PER_PAGE + 1]
     return render_template(
         "offers.html",
-        offers=paging.page(rows, total),
+        offers=paging.page(shown, len(rows)),
+        all=len(ranking.rows),
+        skipped=skipped,
+        hidden=hidden,
+        words=words,
         order=order,
-        machines=queries.machines_of(session, ((o.provider, o.machine_id) for o in rows)),
-        seen_ms=session.scalar(select(func.max(Offer.seen_ms))),
+        form=form,
+        problems=problems,
+        load=load,
+        work=ranking.work,
+        most=_scale(shown),
+        known=memory.known(session, ((r.offer.provider, r.offer.machine_id) for r in shown), scope.now_ms()),
+        providers=providers,
+        filters=FILTERS,
+        circuits=CIRCUITS,
+        curves=CURVES,
+        keys=run_form.inputs(session, "zkey"),
+        seen_ms=ranking.scan[1],
         last_scan=session.scalar(
             select(Event)
             .where(Event.kind.in_(("offers.scanned", "offers.scan_failed")))
             .order_by(Event.id.desc())
             .limit(1)
         ),
-        filtered=any(request.args.get(name) for name in ("gpu", "gpus", "cores", "ram", "disk", "price")),
     )
+
+
+def _scale(rows: Sequence[Ranked]) -> float:
+    """The right end of the bars: most intervals fit, one that nobody knows anything of does not squash the rest."""
+    highs = sorted(r.dollars_high for r in rows)
+    return highs[int(0.9 * (len(highs) - 1))] if highs else 0.0
 
 
 @blueprint.post("/offers/scan")
 @operator
 def scan() -> Response:
     try:
-        for provider in PROVIDERS:
+        for provider in provider_names(scope.context().settings):
             request_scan(scope.context(), provider, scope.actor())
         flash("A scan is on its way; the list is fresh in a few seconds. Reload to see it.")
     except QueueUnavailable as error:

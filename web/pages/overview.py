@@ -12,7 +12,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, defer, joinedload
 
 from jobs.domain.models import Input, Instance, Offer, Proof, Run
-from web import charts, queries, scope
+from jobs.market.accrual import spent_sql
+from web import charts, memory, queries, scope
 from web import format as f
 from web.access import viewer
 
@@ -61,7 +62,7 @@ def page() -> str:
         live=live,
         counts=Counter(instance.state for instance in live),
         waiting=waiting,
-        machines=queries.machines_of(session, ((i.provider, i.machine_id) for i in live)),
+        machines=memory.known(session, ((i.provider, i.machine_id) for i in live), now),
         recent=recent,
         needs=_needs(session, now),
         day=_day(session, now),
@@ -120,9 +121,7 @@ def _day(session: Session, now: int) -> Hours:
         if 0 <= at < 24:
             counts[at] = count
     dollars = session.scalar(
-        select(
-            func.sum(Instance.dollars_per_hour * (func.coalesce(Instance.ended_ms, now) - Instance.rented_ms)) / HOUR_MS
-        ).where(Instance.created_ms >= first, Instance.rented_ms.is_not(None))
+        select(func.sum(spent_sql(now))).where(Instance.created_ms >= first, Instance.rented_ms.is_not(None))
     )
     proofs = sum(counts)
     labels = [f.utc(first + i * HOUR_MS).strftime("%H:00") for i in range(24)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
-from web import paging, queries, scope
+from web import memory, paging, queries, scope
 from web.access import viewer
 
 blueprint = Blueprint("search", __name__)
@@ -22,5 +22,8 @@ def page() -> str | Response:
             return redirect(url_for("runs.page", run_id=found.runs[0].id))
         if found.instances:
             return redirect(url_for("instances.page", instance_id=found.instances[0].id))
-        return redirect(url_for("machines.page", q=found.machines[0].machine_id))
-    return render_template("search.html", q=text, found=found)
+        machine = found.machines[0]
+        return redirect(url_for("machines.one", provider=machine.provider, machine_id=machine.machine_id))
+    pairs = ((machine.provider, machine.machine_id) for machine in found.machines)
+    known = memory.known(scope.db(), pairs, scope.now_ms())
+    return render_template("search.html", q=text, found=found, machines=known)
