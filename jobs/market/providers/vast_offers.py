@@ -174,7 +174,7 @@ def facts(row: Mapping[str, Any], disk_gb: int, min_bid: float | None) -> OfferF
 def _dollars_per_hour(row: Mapping[str, Any], disk_gb: int) -> float | None:
     """The price with our disk. Where the total was made for a smaller disk than we rent, the parts say more."""
     total, gpu, disk = number(row, "dph_total"), number(row, "dph_base"), number(row, "storage_cost")
-    if total is None or gpu is None or disk is None:
+    if not total or gpu is None or disk is None:
         return total
     parts = gpu + disk * disk_gb / HOURS_PER_MONTH
     return parts if parts > total * 1.01 else total

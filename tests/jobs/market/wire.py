@@ -12,6 +12,8 @@ from pydantic import SecretStr
 
 from jobs.market.providers.vast import VastProvider
 from jobs.settings import Settings
+from tests.fakes.vast.app import create_app
+from tests.fakes.vast.market import Market
 
 KEY = "0123456789abcdef" * 4
 IMAGE = "registry.example/provefleet-payload@sha256:" + "ab" * 32
@@ -56,24 +58,36 @@ class Wire(httpx.BaseTransport):
 
     def provider(self, **settings: Any) -> VastProvider:
         """The client under test on this wire, without Redis."""
-        fields: dict[str, Any] = {"vast_api_key": SecretStr(KEY), "payload_image": IMAGE, **settings}
-        return VastProvider(
-            Settings(**fields),
-            redis=None,
-            now_ms=lambda: self.now_ms,
-            sleep=self.sleep,
-            rng=random.Random(1),
-            transport=self,
-        )
+        return _provider(self, lambda: self.now_ms, self.sleep, settings)
+
+
+def on_market(market: Market, **settings: Any) -> VastProvider:
+    """The client on a whole marketplace, in process; sleeping moves its clock. It has an account with `KEY`."""
+    transport = httpx.WSGITransport(create_app(market))  # type: ignore[arg-type]
+    return _provider(transport, lambda: market.now_ms, market.advance, settings)
+
+
+def _provider(
+    transport: httpx.BaseTransport, now_ms: Callable[[], int], sleep: Callable[[float], None], settings: dict[str, Any]
+) -> VastProvider:
+    fields: dict[str, Any] = {"vast_api_key": SecretStr(KEY), "payload_image": IMAGE, **settings}
+    return VastProvider(
+        Settings(**fields), redis=None, now_ms=now_ms, sleep=sleep, rng=random.Random(1), transport=transport
+    )
 
 
 def ok(**fields: Any) -> httpx.Response:
-    return httpx.Response(200, json={"success": True, **fields})
+    return as_json(200, {"success": True, **fields})
 
 
 def no(status: int, error: str, msg: str = "", **fields: Any) -> httpx.Response:
     """Vast's envelope of an error."""
-    return httpx.Response(status, json={"success": False, "error": error, "msg": msg, **fields})
+    return as_json(status, {"success": False, "error": error, "msg": msg, **fields})
+
+
+def as_json(status: int, body: Any) -> httpx.Response:
+    """Also what no honest server sends: NaN, halves of characters."""
+    return httpx.Response(status, content=json.dumps(body).encode())
 
 
 def page(*rows: dict[str, Any], total: int | None = None, token: str | None = None) -> httpx.Response:
