@@ -77,6 +77,8 @@ class Instance:
     holds_gpus: bool = True
     ssh_direct_up: bool = True
     ssh_proxy_up: bool = True
+    first_port: int = 0
+    """The first of its outside ports, which the host chooses."""
     truth: dict[str, Any] = field(default_factory=dict)
     overrides: dict[str, Any] = field(default_factory=dict)
     ssh_keys: list[dict[str, Any]] = field(default_factory=list)
@@ -95,6 +97,10 @@ class Instance:
         return self.destroyed_ms is None
 
     @property
+    def jupyter_token(self) -> str:
+        return f"{self.id * 2_654_435_761 % 2**64:016x}"
+
+    @property
     def gpu_billed(self) -> bool:
         """Whether the state is one in which the GPUs cost; loading is the market's own question."""
         if self.cur == "stopped" or self.actual in UNBILLED:
@@ -104,6 +110,15 @@ class Instance:
     @property
     def disk_dollars_per_hour(self) -> float:
         return self.machine.storage_dollars_per_gb_month * self.disk_gb / offers.HOURS_PER_MONTH
+
+    def inside_ports(self) -> list[str]:
+        """What is mapped, as `22/tcp`: ssh unless the image's own process runs, and what the flags ask for."""
+        wanted = [] if self.runtype == "args" else ["22/tcp"]
+        for flag in self.asked_env:
+            if flag.startswith("-p "):
+                inside = flag.removeprefix("-p ").split(":")[-1]
+                wanted.append(inside if "/" in inside else f"{inside}/tcp")
+        return list(dict.fromkeys(wanted))
 
     def beat(self, now_ms: int) -> None:
         """Print what a running container has printed by itself since the last time anybody looked."""
@@ -175,7 +190,7 @@ def row(i: Instance, now_ms: int, skew_ms: int = 0) -> dict[str, Any]:
         template_id=None,
         template_hash_id=i.template,
         template_name=None,
-        jupyter_token=f"{i.id * 2_654_435_761 % 2**64:016x}",
+        jupyter_token=i.jupyter_token,
         ssh_host=f"ssh{i.id % 9 + 1}.vast.ai",
         ssh_port=10_000 + i.id % 50_000,
         ssh_idx=str(i.id % 9 + 1),
@@ -238,14 +253,9 @@ def _ports(i: Instance) -> tuple[dict[str, list[dict[str, str]]], int]:
     """(mapping, first port). Open only while the container runs; outside ports are the host's choice."""
     if not i.ports_open or i.actual != "running":
         return {}, -1
-    wanted = [] if i.runtype == "args" else ["22/tcp"]
-    for flag in i.asked_env:
-        if flag.startswith("-p "):
-            inside = flag.removeprefix("-p ").split(":")[-1]
-            wanted.append(inside if "/" in inside else f"{inside}/tcp")
-    start = 20_000 + i.id * 37 % 40_000
+    start = i.first_port
     mapped = {
         name: [{"HostIp": "0.0.0.0", "HostPort": str(start + n)}, {"HostIp": "::", "HostPort": str(start + n)}]
-        for n, name in enumerate(dict.fromkeys(wanted))
+        for n, name in enumerate(i.inside_ports())
     }
     return mapped, start if mapped else -1

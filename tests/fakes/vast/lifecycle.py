@@ -132,6 +132,8 @@ class Lifecycle:
         del i.account.live[i.id]
         i.log.clear()
         i.daemon_log.clear()
+        if self.market.ssh is not None:
+            self.market.ssh.shut(i)
         if self.market.on_destroy is not None:
             self.market.on_destroy(i)
 
@@ -179,6 +181,8 @@ class Lifecycle:
         if i.onstart:
             i.write(self.now_ms, f"onstart: {i.onstart.splitlines()[0][:60]}\n")
         i.say(self.now_ms, "container started")
+        if self.market.ssh is not None and i.runtype != "args":
+            self.market.ssh.open(i)
         if self.market.on_rent is not None:
             self.market.on_rent(i)
 

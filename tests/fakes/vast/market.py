@@ -20,6 +20,7 @@ from tests.fakes.vast.limits import Limits, Violation
 from tests.fakes.vast.logs import LogHost
 from tests.fakes.vast.machines import Machine, Offer
 from tests.fakes.vast.paths import ROUTES
+from tests.fakes.vast.ssh import SshDoors
 
 START_MS = 1_780_000_000_000
 
@@ -65,6 +66,7 @@ class Market:
         self.requests: list[Seen] = []
         self.on_rent: Callable[[Instance], None] | None = None
         self.on_destroy: Callable[[Instance], None] | None = None
+        self.ssh: SshDoors | None = None
         self.pull_s = 30.0
         self.charges_lag_s = 3600.0
         self.credit_refresh_s = 3.0
@@ -218,6 +220,7 @@ class Market:
             runtype=order.runtype,
             template=order.template,
             volume=order.volume,
+            first_port=20_000 + number * 37 % 40_000,
         )
         i.env = self._container_env(i)
         self.instances[number] = account.live[number] = i
@@ -247,12 +250,18 @@ class Market:
     def _container_env(self, i: Instance) -> dict[str, str]:
         """What Vast puts into a container, and what was asked for; flags of docker are no variables."""
         env = {name: value for name, value in i.asked_env.items() if not name.startswith("-")}
+        env |= {
+            f"VAST_{port.partition('/')[2].upper()}_PORT_{port.partition('/')[0]}": str(i.first_port + n)
+            for n, port in enumerate(i.inside_ports())
+        }
         return env | {
             "CONTAINER_ID": str(i.id),
             "CONTAINER_API_KEY": i.key,
             "VAST_CONTAINERLABEL": f"C.{i.id}",
             "PUBLIC_IPADDR": i.machine.public_ip,
             "GPU_COUNT": str(len(i.offer.gpus)),
+            "SSH_PUBLIC_KEY": "\n".join(key["public_key"] for key in i.account.ssh_keys),
+            "JUPYTER_TOKEN": i.jupyter_token,
         }
 
     def transfer(self, i: Instance, down_bytes: int = 0, up_bytes: int = 0) -> None:

@@ -54,20 +54,31 @@ def tick(market: Market) -> None:
             market.renew(offer)
     for machine in list(market.machines.values()):
         chance = rng.random()
-        if chance < 0.04:
+        if chance < 0.03:
             let(market, machine, rng.randrange(1, machine.num_gpus + 1))
-        elif chance < 0.08:
-            leave(market, machine)
-        elif chance < 0.09:
-            machine.rentable = not machine.rentable
         elif chance < 0.10:
-            machine.listed = not machine.listed
-            market.refresh_offers(machine)
+            leave(market, machine)
+        elif chance < 0.11:
+            machine.rentable = rng.random() < 0.95
         elif chance < 0.12:
+            machine.listed = rng.random() < 0.9
+            market.refresh_offers(machine)
+        elif chance < 0.14:
             reprice(market, machine, round(rng.uniform(0.4, 0.8), 3))
     if rng.random() < 0.2:
-        newcomer = machines.draw(rng, market.next_id("machine"), market.next_id("host"), market.now_ms)
-        market.list_machine(newcomer)
+        _replace(market)
+
+
+def _replace(market: Market) -> None:
+    """An idle machine leaves for good, and another one comes."""
+    idle = [machine for machine in market.machines.values() if not machine.taken]
+    if idle:
+        leaver = market.rng.choice(idle)
+        leaver.listed = False
+        market.refresh_offers(leaver)
+        del market.machines[leaver.id]
+    newcomer = machines.draw(market.rng, market.next_id("machine"), market.next_id("host"), market.now_ms)
+    market.list_machine(newcomer)
 
 
 def keep_moving(market: Market, every_s: float) -> None:
