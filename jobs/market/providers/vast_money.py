@@ -59,7 +59,7 @@ def _lines(row: dict[str, Any]) -> list[ChargeFacts] | None:
     """A rental's costs by kind (gpu, disk, bwd, bwu), or as one where the bill does not part them; None: unreadable."""
     amount, begin_s, end_s = number(row, "amount", low=-1e9), number(row, "start"), number(row, "end")
     kind, _, provider_id = text(row, "source", 64).rpartition("-")
-    parts = _parts(row)
+    parts = _parts(row, begin_s, end_s)
     if amount is None or begin_s is None or parts is None or kind != "instance" or not provider_id.isdecimal():
         return None
     rest = amount - sum(part.dollars for part in parts)
@@ -68,10 +68,8 @@ def _lines(row: dict[str, Any]) -> list[ChargeFacts] | None:
     metadata = row.get("metadata")
     name = label(metadata, "label") if isinstance(metadata, dict) else ""
     return [
-        ChargeFacts(provider_id, part.kind, round(since * 1000), round(max(until, since) * 1000), part.dollars, name)
-        for part in parts
-        for since in [begin_s if part.begin_s is None else part.begin_s]
-        for until in [part.end_s or end_s or since]
+        ChargeFacts(provider_id, p.kind, _ms(p.begin_s), max(_ms(p.begin_s), _ms(p.end_s)), p.dollars, name)
+        for p in parts
     ]
 
 
@@ -82,17 +80,21 @@ class _Part(NamedTuple):
     dollars: float
 
 
-def _parts(row: dict[str, Any], depth: int = 3) -> list[_Part] | None:
-    """The smallest items below `row`: by kind, or by day and kind."""
+def _ms(seconds: float | None) -> int:
+    return round((seconds or 0.0) * 1000)
+
+
+def _parts(row: dict[str, Any], begin_s: float | None, end_s: float | None, depth: int = 3) -> list[_Part] | None:
+    """The smallest items below `row`: by kind, or by day and kind. What has no times has those of its row."""
     items = row.get("items")
     found: list[_Part] = []
     for item in items if isinstance(items, list) else ():
         dollars = number(item, "amount", low=-1e9) if isinstance(item, dict) else None
         if dollars is None:
             return None
-        below = _parts(item, depth - 1) if depth else []
+        since, until = number(item, "start") or begin_s, number(item, "end") or end_s
+        below = _parts(item, since, until, depth - 1) if depth else []
         if below is None:
             return None
-        part = _Part(text(item, "type", 16) or "other", number(item, "start"), number(item, "end"), dollars)
-        found += below or [part]
+        found += below or [_Part(text(item, "type", 16) or "other", since, until, dollars)]
     return found
