@@ -32,8 +32,7 @@ def search(call: Call, body: dict[str, Any]) -> list[dict[str, Any]]:
     """At most 64 offers, whatever is asked for."""
     market = call.market
     mine = {i.machine.id for i in call.account.live.values()} if call.key else set()
-    known = market.known_offer_fields()
-    question = offers.Search(body, known, market.unknown_field)
+    question = offers.Search(body, market.unknown_field)
     found = []
     for offer in market.offers.values():
         rented = offer.machine.id in mine

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.fakes.vast import machines, offers, scenarios, stages
+from tests.fakes.vast import machines, scenarios, stages
 from tests.fakes.vast.accounts import SCOPES, Account, Key
 from tests.fakes.vast.billing import DOWN, GB, KINDS, UP, Meter, Purse, Traffic
 from tests.fakes.vast.clock import Clock
@@ -83,7 +83,6 @@ class Market:
         """Whether the search forgets its filters."""
         self.search_changes: list[Callable[[list[dict[str, Any]]], list[dict[str, Any]]]] = []
         self.gone_turn = 0
-        self._offer_fields: frozenset[str] = frozenset()
         self._ids = {"account": 1000, "host": 20_000, "machine": 30_000, "offer": 20_000_000, "instance": 30_000_000}
 
     # Time.
@@ -239,13 +238,6 @@ class Market:
         """An instance that could not start, or was not meant to: it costs its disk."""
         self.life.lives.insert(0, stages.unavailable)
         return self.rent(account, offer, order)
-
-    def known_offer_fields(self) -> frozenset[str]:
-        """What a search may filter by."""
-        if not self._offer_fields and self.offers:
-            offer = next(iter(self.offers.values()))
-            self._offer_fields = frozenset(offers.shown(offer, "on-demand", 8, self.now_ms, False))
-        return self._offer_fields
 
     def _container_env(self, i: Instance) -> dict[str, str]:
         """What Vast puts into a container, and what was asked for; flags of docker are no variables."""

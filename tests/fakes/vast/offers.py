@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from tests.fakes.vast.errors import Refused
-from tests.fakes.vast.machines import Offer
+from tests.fakes.vast.gpus import GPUS
+from tests.fakes.vast.machines import Machine, Offer
 
 CAP = 64
 HOURS_PER_MONTH = 720
@@ -184,20 +185,24 @@ def shown(offer: Offer, kind: str, storage_gb: float, now_ms: int, rented: bool)
     return found
 
 
+# What a search may filter by: whatever an offer has, and two names that are no fields of it.
+_SAMPLE = Offer(0, Machine(0, 0, GPUS[0], 1, 1.0), (0,))
+FIELDS = frozenset(shown(_SAMPLE, "on-demand", DEFAULT_STORAGE_GB, 0, False)) | {"verified", *ALIASES}
+
+
 class Search:
     """A question, checked and ready to be asked of each offer.
 
     Raises `Refused` (400) for a bare value, an unknown operator and, with `unknown="400"`, an unknown field.
     """
 
-    def __init__(self, body: dict[str, Any], known: Iterable[str], unknown: str = "ignore"):
+    def __init__(self, body: dict[str, Any], unknown: str = "ignore"):
         self.kind = TYPES.get(str(body.get("type") or "on-demand"), "")
         if not self.kind:
             raise Refused(400, "invalid_args", f"type: {body['type']!r} is not one of on-demand, bid, reserved")
         self.storage_gb = number(body.get("allocated_storage"), "allocated_storage", DEFAULT_STORAGE_GB)
         self.limit = min(CAP, int(number(body.get("limit"), "limit", CAP)))
         self.order = [(str(c[0]), str(c[1] if len(c) > 1 else "asc")) for c in body.get("order") or [["score", "desc"]]]
-        known = frozenset(known) | {"verified", "id", *ALIASES}
         self.filters: list[tuple[str, str, Any]] = []
         for name, wanted in {**DEFAULTS, **body}.items():
             if name in PLAIN:
@@ -210,7 +215,7 @@ class Search:
                 if wanted is not None:
                     self.filters.append((name, "eq", wanted))
                 continue
-            if name not in known:
+            if name not in FIELDS:
                 if unknown == "400":
                     raise Refused(400, "invalid_request", f"{name} is not a valid search key")
                 continue
