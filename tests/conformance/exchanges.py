@@ -16,6 +16,7 @@ import httpx
 
 RECORDED = Path(__file__).parent / "recorded"
 SECRET = "<key>"
+URL = "http://127.0.0.1:1"
 # Time that passes in the market before each request: more than any route's pause, so that what the real client does is
 # judged by its answers, not by its haste.
 PAUSE_S = 13
@@ -75,7 +76,7 @@ class Recorder:
             answered = b"".join(body)
             status, headers = head
             query = {k: _value(v.encode()) for k, v in parse_qsl(environ.get("QUERY_STRING", ""))}
-            known = {k: v for k, v in headers if k.lower() in ("content-type", "last-modified", "retry-after")}
+            known = {k: v for k, v in headers if k.lower() in ("content-type", "date", "last-modified")}
             code = int(status.split()[0])
             self.exchanges.append(Exchange(method, path, query, _value(sent), code, _value(answered), known))
             start_response(status, headers)
@@ -87,9 +88,9 @@ class Recorder:
             taken, self.exchanges = self.exchanges, []
         return taken
 
-    def redacted(self, value: Any) -> Any:
-        """The same JSON without the keys."""
-        text = json.dumps(value)
+    def redacted(self, value: Any, url: str) -> Any:
+        """The same JSON without the keys, as if the market were at `URL`."""
+        text = json.dumps(value).replace(url, URL)
         for secret in self._secrets:
             text = text.replace(secret, SECRET)
         return json.loads(text)

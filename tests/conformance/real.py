@@ -130,8 +130,8 @@ class RealClient:
         return result
 
     def redacted_calls(self) -> list[Call]:
-        """All calls so far, without a key."""
-        return [Call.of_json(self._recorder.redacted(asdict(call))) for call in self.calls]
+        """All calls so far, as they may be kept."""
+        return [Call.of_json(self._recorder.redacted(asdict(call), self.url)) for call in self.calls]
 
     def _remember(self, result: Result, asked: list[Any]) -> None:
         self.results.append(result)
