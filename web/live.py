@@ -24,7 +24,7 @@ PROOFS = 24
 ARTIFACTS = 30
 
 RUN_PARTS = ("head", "progress", "waterfall", "instances", "proofs", "streams", "artifacts", "timeline")
-INSTANCE_PARTS = ("head", "progress", "waterfall", "streams", "artifacts", "facts", "timeline")
+INSTANCE_PARTS = ("head", "progress", "market", "waterfall", "streams", "artifacts", "facts", "timeline")
 
 Parts = dict[str, Markup]
 
@@ -42,6 +42,7 @@ def run_parts(context: Context, session: Session, run: Run) -> Parts:
         "machines": memory.known(session, ((i.provider, i.machine_id) for i in run.instances), now),
         "streams": queries.streams_of(session, ids),
         "events": events,
+        "passed": passed_over(events),
         "spans": run_spans(run, events, now),
         "counts": counts,
         "round": max((r for r, _ in counts), default=1),
@@ -66,6 +67,22 @@ def instance_parts(context: Context, session: Session, instance: Instance) -> Pa
         **_artifacts(session, [instance.id]),
     }
     return {name: _render(f"parts/instance_{name}.html", data) for name in INSTANCE_PARTS}
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """Offers that were not for a run when its newest machine was chosen: how many, and the first with their reasons."""
+
+    count: int
+    examples: Sequence[tuple[str, str]]
+
+
+def passed_over(events: Sequence[Event]) -> PassedOver | None:
+    for event in events:  # newest first
+        if event.kind == "instance.intended" and event.data.get("passed_over"):
+            first = event.data.get("passed_over_first", [])
+            return PassedOver(int(event.data["passed_over"]), [(str(machine), str(why)) for machine, why in first])
+    return None
 
 
 def _render(template: str, data: dict[str, Any]) -> Markup:
@@ -159,6 +176,8 @@ def glance(session: Session, kind: str, key: str) -> Glance | None:
         Instance.evidence,
         Instance.round,
         Instance.provider_status,
+        Instance.seen,
+        Instance.billed_dollars,
     )
     if kind == "run":
         run = session.execute(select(Run.state, Run.stage, Run.reason).where(Run.id == key)).first()

@@ -70,11 +70,6 @@ def shares(session: Session, group: str, since_ms: int) -> list[Share]:
     return [Share(tuple(row[:n]), *row[n:]) for row in rows]
 
 
-def total(session: Session, since_ms: int) -> float:
-    """Dollars since a day (00:00 UTC)."""
-    return session.scalar(select(func.sum(budget.ledger_dollars())).where(LedgerDay.day_ms >= since_ms)) or 0.0
-
-
 @dataclass(frozen=True)
 class Bill:
     """Our account against the provider's, for the rentals since a day whose bill is complete."""

@@ -167,3 +167,9 @@ def progress_words(instance: Instance) -> str:
 def event_words(kind: str) -> str:
     """What an event of this kind is called; one that has no words of its own is shown as it is."""
     return EVENTS.get(kind, kind)
+
+
+def basis_words(why: str) -> str:
+    """What a forecast rests on: of the sentence that says why an offer is ranked so, what no column shows."""
+    clauses = [clause for clause in why.split("; ") if not clause.startswith(("expected ", "chance to "))]
+    return "; ".join(clauses)

@@ -10,9 +10,11 @@ from typing import Any, cast
 from flask import Flask, g, request, url_for
 from markupsafe import Markup
 
+from jobs.domain.models import Cap
+from jobs.settings import Settings
 from web import charts, queries, scope
 from web import format as f
-from web.status import event_words, instance_status, run_status, status
+from web.status import basis_words, event_words, instance_status, run_status, status
 
 NAVIGATION = (
     # endpoint, word, icon, the role that sees it
@@ -25,7 +27,7 @@ NAVIGATION = (
     ("inputs.page", "Inputs", "inputs", "viewer"),
     ("queues.page", "Queues", "queues", "viewer"),
     ("audit.page", "Audit", "audit", "viewer"),
-    ("settings.page", "Settings", "settings", "viewer"),
+    ("settings.page", "Settings", "settings", "operator"),
     ("users.page", "Users", "users", "admin"),
 )
 
@@ -82,6 +84,7 @@ def attach(app: Flask) -> None:
         visible=f.visible,
         significant=f.significant,
         event=event_words,
+        basis=basis_words,
     )
     environment.globals.update(
         status=status,
@@ -103,13 +106,33 @@ def attach(app: Flask) -> None:
 
     environment.globals["asset"] = asset
 
-    environment.globals["spend"] = spend
+    environment.globals.update(spend=spend, day_cap=day_cap)
 
     @app.context_processor
     def shared() -> dict[str, Any]:
         here = UNDER.get(request.blueprint or "", request.blueprint) if request else None
         user = scope.user()
-        return {"user": user, "navigation": NAVIGATION, "here": here, "now_ms": scope.now_ms()}
+        return {
+            "user": user,
+            "navigation": NAVIGATION,
+            "here": here,
+            "now_ms": scope.now_ms(),
+            "stand_in": stand_in(scope.context().settings),
+        }
+
+
+def stand_in(settings: Settings) -> str:
+    """The address of the marketplace, while it is not the real one and we have a key for it; '' else."""
+    real = type(settings).model_fields["vast_url"].default
+    return settings.vast_url if settings.vast_url != real and settings.vast_api_key.get_secret_value() else ""
+
+
+def day_cap() -> float | None:
+    """The cap on a day, in dollars, if one is set; read once a request."""
+    if "day_cap" not in g:
+        cap = scope.db().get(Cap, "day")
+        g.day_cap = cap.dollars if cap else None
+    return cast("float | None", g.day_cap)
 
 
 def spend() -> queries.Spend:

@@ -130,6 +130,7 @@ class Seeder(Market):
         instance: Instance | None = None,
         old: str = "",
         new: str = "",
+        data: dict[str, Any] | None = None,
     ) -> None:
         session.add(
             Event(
@@ -139,6 +140,7 @@ class Seeder(Market):
                 reason=reason,
                 old=old,
                 new=new,
+                data=data or {},
                 run_id=run.id if run else None,
                 instance_id=instance.id if instance else None,
             )
@@ -221,8 +223,9 @@ class Seeder(Market):
         session.flush()
         seed_vast.account(self, session, row)
         self.event(
-            session, began, "prepare", "instance.intended", "offer at $0.412/h, $0.5300 reserved", run=run, instance=row
-        )
+            session, began, "prepare", "instance.intended", "$0.412/h, $0.5300 reserved", run=run, instance=row,
+            data=seed_vast.PASSED_OVER if row.provider == "vast" else {},
+        )  # fmt: skip
         for when, old, new in moves:
             self.event(
                 session,

@@ -30,6 +30,16 @@ BAD = {"broken": 7, "slow": 3, "unstable": 11, "wrong_specs": 14}
 """Which of the offers stand on a machine with an active mark of that kind."""
 
 
+PASSED_OVER = {
+    "passed_over": 19,
+    "passed_over_first": [
+        ["48807", "marked broken 12 h ago: 0 of 12 proofs valid"],
+        ["48802", "costs $1.103/h, over the limit of $0.6/h"],
+        ["48866", HOSTILE[1]],
+    ],
+}
+
+
 def machine_id(index: int) -> str:
     return str(48_800 + index)
 
@@ -186,13 +196,14 @@ def seen(instance_id: str, **more: Any) -> dict[str, Any]:
         "gpu_name": "RTX 4090",
         "num_gpus": 1,
         "disk_gb": 32.0,
-        "ssh_direct": "88.21.4.7:20011",
-        "ssh_proxy": "ssh5.vast.ai:31877",
+        "ssh_direct": {"host": "88.21.4.7", "port": 20011},
+        "ssh_proxy": {"host": "ssh5.vast.ai", "port": 31877},
         "intended": "running",
         "cur_state": "running",
-        "is_bid": True,
-        "min_bid": 0.21,
-        "inet_down": 812.4,
+        "min_bid": 0.24,
+        "inet_down_mbps": 812.4,
+        "location": "Sweden, SE",
+        "driver": "580.95.05",
     }
     return {
         "provider_id": instance_id,
@@ -241,6 +252,13 @@ def rentals(seeder: Seeder, session: Session) -> None:
             disk_gb=32,
             image_expected="ghcr.io/provefleet/payload@sha256:" + "3f" * 32,
             forecast=forecast(598.0, 0.00064),
+            price={
+                "gpu_dollars_per_hour": 0.23,
+                "disk_dollars_per_hour": 0.0067,
+                "dollars_per_gb_down": 0.004,
+                "dollars_per_gb_up": 0.006,
+                "traffic_dollars": 0.0095,
+            },
             **more,
         )
 

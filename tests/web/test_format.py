@@ -88,7 +88,9 @@ def test_times_out_of_range_do_not_raise() -> None:
 
 def test_every_kind_of_event_has_words() -> None:
     """Kinds are written where things happen: one without words would show an operator the code's own name."""
-    rooms = "run|instance|agent|benchmark|provider|archive|emergency|input|offers|job|user|machine|mark|cap|account|bill"
+    rooms = (
+        "run|instance|agent|benchmark|provider|archive|emergency|input|offers|job|user|machine|mark|cap|account|bill"
+    )
     kinds = rf'"((?:{rooms})\.[a-z_]+)"'
     written: set[str] = set()
     for path in [*(ROOT / "jobs").rglob("*.py"), *(ROOT / "web").rglob("*.py")]:

@@ -67,7 +67,7 @@ def _show(problems: dict[str, str]) -> str:
         groups=spending.GROUPS,
         group=group,
         shares=rows,
-        total=spending.total(session, since),
+        total=budget.spent_since(session, since),
         most=max((row.dollars for row in rows), default=0.0),
         bill=spending.bill(session, since),
         users=session.scalars(select(User.name).where(User.disabled.is_(False)).order_by(User.name)).all(),

@@ -11,25 +11,16 @@ from markupsafe import Markup
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, defer, joinedload
 
-from jobs.domain.models import Input, Instance, Offer, Proof, Run
+from jobs.domain.models import Account, Input, Instance, Offer, Proof, Run
+from jobs.market import budget
 from jobs.market.accrual import spent_sql
-from web import charts, memory, queries, scope
+from web import charts, memory, needs, queries, scope
 from web import format as f
 from web.access import viewer
 
 blueprint = Blueprint("overview", __name__)
 HOUR_MS = 3_600_000
 SHOWN = 12
-
-
-@dataclass(frozen=True)
-class Need:
-    """Something an operator should look at: how bad, what, and where to."""
-
-    tone: str
-    text: str
-    link: str
-    word: str
 
 
 @dataclass(frozen=True)
@@ -64,47 +55,12 @@ def page() -> str:
         waiting=waiting,
         machines=memory.known(session, ((i.provider, i.machine_id) for i in live), now),
         recent=recent,
-        needs=_needs(session, now),
+        needs=needs.all_of(scope.context(), session, live, now),
+        accounts=session.scalars(select(Account).order_by(Account.provider)).all(),
+        forecast=budget.forecast(scope.context(), session, now),
         day=_day(session, now),
         offers=session.scalar(select(func.count()).select_from(Offer).where(Offer.gone_ms.is_(None))) or 0,
     )
-
-
-def _needs(session: Session, now: int) -> list[Need]:
-    """What went wrong in the last day, worst first."""
-    day_ago = now - queries.DAY_MS
-    # As an expression, so that the index on the time is taken and not the one on the state, which holds all of history.
-    recent_only = func.coalesce(Run.state, "")
-    needs = [
-        Need(
-            "bad",
-            f"{queries.what(run)} is {run.state}: {run.reason or 'no reason was recorded'}",
-            f"/runs/{run.id}",
-            "Open the run",
-        )
-        for run in session.scalars(
-            queries.with_parts(select(Run))
-            .where(Run.created_ms > day_ago, recent_only.in_(("broken", "failed")))
-            .order_by(Run.created_ms.desc())
-            .limit(5)
-        )
-    ]
-    needs += [
-        Need(
-            "attention",
-            f"Evidence of machine {i.machine_id or '?'}: {i.evidence_text or i.evidence}",
-            f"/instances/{i.id}",
-            "See what is missing",
-        )
-        for i in session.scalars(
-            select(Instance)
-            .options(defer(Instance.agent_manifest))
-            .where(Instance.created_ms > day_ago, Instance.evidence.in_(("gaps", "vanished")))
-            .order_by(Instance.created_ms.desc())
-            .limit(3)
-        )
-    ]
-    return needs
 
 
 def _day(session: Session, now: int) -> Hours:
