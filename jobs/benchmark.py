@@ -19,7 +19,7 @@ from jobs.domain.instances import to_sealing
 from jobs.domain.models import Input, Instance, Machine, Proof, Run
 from jobs.domain.states import ACTIVE, BENCHMARKING, PROVING, READY, conclude, transition
 from jobs.domain.work import Claim, record, take, transaction
-from jobs.market import measurements, reputation
+from jobs.market import accrual, measurements, reputation
 from logs.errors import StoreError
 
 if TYPE_CHECKING:
@@ -194,8 +194,7 @@ def _conclude(
         run = session.get(Run, run_id)
         if not isinstance(instance, Instance) or run is None:
             return True
-        spent = instance.dollars_per_hour * (now - (instance.rented_ms or now)) / 3_600_000
-        result["dollars_per_proof"] = spent / result["verified"] if result["verified"] else None
+        result["dollars_per_proof"] = accrual.spent(instance, now) / result["verified"] if result["verified"] else None
         conclude(
             session,
             run,

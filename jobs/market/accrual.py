@@ -24,6 +24,8 @@ EVERY_MS = 60_000
 WATCHED_MS = 120_000
 """Two lists further apart than this prove nothing of the time between them."""
 PROOF_BYTES = 2048
+ROUNDING = 1e-3
+"""Prices are listed with few places: a difference under this share of them is none."""
 RUNNING_METER, DISK_METER, NO_METER = "running", "stopped", "offline"
 
 
@@ -130,10 +132,10 @@ def _add(session: Session, instance: Instance, day_ms: int, gpu: float, disk: fl
     instance.spent_dollars = (instance.spent_dollars or 0.0) + gpu + disk + traffic
 
 
-def raise_price(session: Session, instance: Instance, dollars_per_hour: float, now_ms: int) -> bool:
-    """The provider lists it dearer than it was offered: count so from the rental on. True: it is dearer."""
+def raise_price(session: Session, instance: Instance, dollars_per_hour: float) -> bool:
+    """Where the provider lists it dearer than it was offered, count so from the rental on. True: it is dearer."""
     more = dollars_per_hour - instance.dollars_per_hour
-    if more <= 1e-6:
+    if more <= instance.dollars_per_hour * ROUNDING:
         return False
     price = price_of_instance(instance)
     dearer = {**price.to_json(), "gpu_dollars_per_hour": price.gpu_dollars_per_hour + more}

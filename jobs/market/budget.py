@@ -77,14 +77,20 @@ def held_sql(now_ms: int) -> ColumnElement[float]:
 
 def committed(session: Session, scope: str, now_ms: int) -> Committed:
     """What counts against the cap of `scope` (day | month | user:NAME) now."""
-    spent_query = select(func.sum(ledger_dollars())).where(LedgerDay.day_ms >= begins_ms(scope, now_ms))
-    held_query = select(func.sum(held_sql(now_ms))).where(Instance.state.not_in(ENDED))
-    if scope.startswith(USER):
-        name = scope.removeprefix(USER)
-        spent_query = spent_query.join(Instance, Instance.id == LedgerDay.instance_id)
-        spent_query = spent_query.join(Run, Run.id == Instance.run_id).where(Run.created_by == name)
-        held_query = held_query.join(Run, Run.id == Instance.run_id).where(Run.created_by == name)
-    return Committed(session.scalar(spent_query) or 0.0, session.scalar(held_query) or 0.0)
+    user = scope.removeprefix(USER) if scope.startswith(USER) else None
+    held = select(func.sum(held_sql(now_ms))).where(Instance.state.not_in(ENDED))
+    if user is not None:
+        held = held.join(Run, Run.id == Instance.run_id).where(Run.created_by == user)
+    return Committed(spent_since(session, begins_ms(scope, now_ms), user), session.scalar(held) or 0.0)
+
+
+def spent_since(session: Session, day_ms: int, user: str | None = None) -> float:
+    """Dollars of the ledger since that day (00:00 UTC); of one user's runs, or of all."""
+    query = select(func.sum(ledger_dollars())).where(LedgerDay.day_ms >= day_ms)
+    if user is not None:
+        query = query.join(Instance, Instance.id == LedgerDay.instance_id)
+        query = query.join(Run, Run.id == Instance.run_id).where(Run.created_by == user)
+    return session.scalar(query) or 0.0
 
 
 def left_dollars(context: Context, session: Session, run: Run) -> float | None:
