@@ -40,6 +40,10 @@ def answer(market: Market, method: str, name: str, query: dict[str, str], body: 
         return Reply(400, {"error": f"{type(no).__name__}: {no}"})
 
 
+def _readable(body: Any) -> Any:
+    return body.decode(errors="replace") if isinstance(body, bytes) else body
+
+
 def brief(i: Instance) -> dict[str, Any]:
     return {
         "id": i.id,
@@ -156,7 +160,7 @@ def settings(market: Market, body: Body) -> Body:
 ACTIONS: dict[str, Callable[[Market, Body], Any]] = {
     "GET state": state,
     "GET bill": bill,
-    "GET requests": lambda market, _: [asdict(seen) for seen in market.requests],
+    "GET requests": lambda market, _: [asdict(one) | {"body": _readable(one.body)} for one in market.requests],
     "GET violations": lambda market, _: [asdict(one) for one in market.violations],
     "GET instances": lambda market, _: [brief(i) for i in market.instances.values()],
     "GET offers": lambda market, _: [

@@ -28,7 +28,7 @@ START_MS = 1_780_000_000_000
 @dataclass(slots=True)
 class Seen:
     """One call as the market saw it. The key is not in it: `identity` is the account's name, `instance:<id>`, or an
-    address. `status` is 0 when the connection broke.
+    address. `body` is what was sent as JSON, or bytes that were none; `status` is 0 when the connection broke.
     """
 
     route: str
@@ -115,7 +115,8 @@ class Market:
         return account
 
     def add_key(self, account: Account, text: str, scopes: frozenset[str] = SCOPES, state: str = "good") -> Key:
-        key = Key(text, account.name, account, frozenset(scopes), None, state)
+        name = account.name if not account.keys else f"{account.name}/{len(account.keys) + 1}"
+        key = Key(text, name, account, frozenset(scopes), None, state)
         account.keys.append(key)
         self.keys[text] = key
         return key
@@ -300,6 +301,6 @@ class Market:
         return [i for i in self.instances.values() if i.foreign and (i.touched or not i.live)]
 
     def key_seen_in(self, text: str | bytes) -> list[str]:
-        """Names of the accounts whose key is in the text."""
+        """Names of the account keys that are in the text."""
         raw = text if isinstance(text, bytes) else text.encode(errors="replace")
         return [key.name for key in self.keys.values() if key.instance_id is None and key.text.encode() in raw]

@@ -20,6 +20,8 @@ LAYERS = (
     "47b8539d532f",
 )
 UNAVAILABLE = "Required resources are currently unavailable, state change queued."
+STEP_S = 30.0
+"""At most that long between two texts of an image that moves on: a slow one has more layers."""
 PROVISION_S, CREATE_S, START_S, STOP_S = 2.0, 2.0, 2.0, 4.0
 
 
@@ -34,7 +36,8 @@ def provisioning(life: Lifecycle, i: Instance) -> Iterator[float]:
 def pulling(life: Lifecycle, i: Instance, seconds: float) -> Iterator[float]:
     """The image comes down layer by layer over `seconds`, each step another text."""
     words = ("Pulling fs layer", "Downloading", "Download complete", "Extracting", "Pull complete")
-    steps = [f"{layer}: {word}" for word in words for layer in LAYERS]
+    more = [f"{n * 2_654_435_761:012x}" for n in range(int(seconds / STEP_S / len(words)) - len(LAYERS))]
+    steps = [f"{layer}: {word}" for word in words for layer in (*LAYERS, *more)]
     for text in steps:
         life.set(i, actual="loading", msg=text)
         i.say(life.now_ms, text)

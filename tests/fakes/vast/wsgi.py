@@ -104,34 +104,31 @@ class App:
         if route is None:
             return Reply(404, {"success": False, "error": "not_found", "msg": f"{method} {path} is not a route"})
         key = market.keys.get(text)
-        identity = key.name if key else address
         body = _body(environ)
-        seen = Seen(route.name, identity, market.now_ms, path, query, body)
+        seen = Seen(route.name, key.name if key else address, market.now_ms, path, query, body)
         query.pop("api_key", None)
         market.requests.append(seen)
         try:
-            reply = self._through(route, text, address, numbers, query, body)
+            reply = self._through(route, seen, text, address, numbers)
         except Refused as no:
             reply = Reply(no.status, no.body)
         seen.status = reply.status
         return reply
 
-    def _through(
-        self, route: Route, text: str, address: str, numbers: list[int], query: dict[str, str], body: Any
-    ) -> Reply:
+    def _through(self, route: Route, seen: Seen, text: str, address: str, numbers: list[int]) -> Reply:
         market = self.market
-        fault = market.faults.take(route.name, query)
+        fault = market.faults.take(route.name, seen.query)
         if fault is not None:
             reply = faults.before(fault)
             if reply is not None:
                 return reply
-        over = market.limits.check(route.name, text or address, address, market.now_ms)
+        over = market.limits.check(route.name, seen.identity, address, market.now_ms)
         if over is not None:
             return _over(over)
         key = self._key(route, text, numbers)
-        if body is _UNREADABLE:
+        if isinstance(seen.body, bytes):
             raise Refused(400, "invalid_request", "Invalid json body", drop=("success",))
-        call = Call(market, route.name, key, numbers, query, body)
+        call = Call(market, route.name, key, numbers, seen.query, seen.body)
         try:
             reply = Reply(200, HANDLERS[route.name](call))
         except Refused as no:
@@ -146,11 +143,8 @@ class App:
         return auth.identify(self.market.keys, text, route.scope, instance_id, own)
 
 
-_UNREADABLE = object()
-
-
 def _body(environ: Environ) -> Any:
-    """The JSON that was sent, None for nothing."""
+    """The JSON that was sent, None for nothing, bytes for what is no JSON."""
     length = int(environ.get("CONTENT_LENGTH") or 0)
     raw = environ["wsgi.input"].read(length) if length else b""
     if not raw:
@@ -158,7 +152,7 @@ def _body(environ: Environ) -> Any:
     try:
         return json.loads(raw)
     except ValueError:
-        return _UNREADABLE
+        return raw
 
 
 def _over(over: TooMany) -> Reply:
