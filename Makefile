@@ -7,13 +7,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q --no-input
 COMPILE := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: help demo test test-browser gpu-check test-prover test-crash test-images test-vast-conformance bench-prover lint lock clean
+.PHONY: help demo demo-vast test test-browser gpu-check test-prover test-crash test-images test-vast-conformance bench-prover lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
 
 demo: $(VENV)/.control ## start everything, benchmark this machine, stay up (ARGS=--once: stop afterwards)
 	@PROVEFLEET_STATE_DIR="$${PROVEFLEET_STATE_DIR:-$(CURDIR)/.provefleet}" $(BIN)/provefleet demo $(ARGS)
+
+demo-vast: $(VENV)/.dev ## the demo on a marketplace that is only here, with real agents (ARGS=--once: stop afterwards)
+	@$(BIN)/python -m tests.fakes.vast.demo $(ARGS)
 
 test: $(VENV)/.dev ## the core tests, under 8 minutes; lists at the end what was skipped and why
 	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m "not browser and not images and not crash and not prover and not conformance" $(ARGS)

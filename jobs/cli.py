@@ -68,13 +68,24 @@ def doctor() -> None:
 
 @click.command()
 @click.option("--once", is_flag=True, help="Stop everything afterwards and end with one line of result.")
-@click.option("--provider", type=click.Choice(["local"]), default="local", show_default=True)
-def demo(once: bool, provider: str) -> None:
-    """Benchmark this machine from end to end: scan, deploy, 12 proofs, collect, destroy."""
+@click.option("--provider", type=click.Choice(["local", "vast"]), default="local", show_default=True)
+@click.option("--max-dollars", type=click.FloatRange(min=0.01), default=0.5, show_default=True,
+              help="What a rented machine may cost.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Rent without asking.")
+def demo(once: bool, provider: str, max_dollars: float, yes: bool) -> None:
+    """Benchmark a machine from end to end: scan, deploy, 12 proofs, collect, destroy. This machine costs nothing."""
+    import sys
+
     from jobs.services.demo import run
+    from jobs.settings import given_settings
 
     with one_line_errors():
-        raise SystemExit(run(once=once, provider=provider))
+        if provider != "local" and not yes:
+            what = f"This rents a machine at {given_settings().vast_url} for at most ${max_dollars:.2f}."
+            if not sys.stdin.isatty():
+                raise click.UsageError(f"{what} Say so with --yes.")
+            click.confirm(f"{what} It is destroyed afterwards. Go on?", abort=True)
+        raise SystemExit(run(once=once, provider=provider, max_dollars=None if provider == "local" else max_dollars))
 
 
 @click.group()

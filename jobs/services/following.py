@@ -10,13 +10,14 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from jobs.context import Context
-from jobs.domain.models import Chunk, Event, Instance, Proof, Run
+from jobs.domain.models import Chunk, Event, Instance, Offer, Proof, Run
 from jobs.domain.states import ENDED, VERDICTS
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run at one moment. `over`: it has a verdict, and every machine that it rented is accounted for."""
+    """A run at one moment. `over`: it has a verdict, and every machine that it rented is accounted for. `chosen`: which
+    machine it rents at what price, and why."""
 
     state: str
     stage: str
@@ -28,6 +29,7 @@ class Snapshot:
     chunks: int
     last_event: str
     over: bool
+    chosen: str = ""
     result: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -71,6 +73,7 @@ def look(context: Context, run_id: str) -> Snapshot:
             chunks=_chunks(session, last),
             last_event=_last_event(session, run_id),
             over=run.state in VERDICTS and all(i.state in ENDED for i in instances),
+            chosen=_chosen(session, last),
             result=run.result or {},
         )
 
@@ -82,6 +85,15 @@ def _verified(session: Session, run_id: str, instance: Instance | None) -> int:
 
 def _chunks(session: Session, instance: Instance | None) -> int:
     return session.scalar(select(func.count()).where(Chunk.instance_id == instance.id)) or 0 if instance else 0
+
+
+def _chosen(session: Session, instance: Instance | None) -> str:
+    if instance is None:
+        return ""
+    offer = session.get(Offer, (instance.provider, instance.offer_id))
+    what = f"{offer.num_gpus}x {offer.gpu_model} " if offer is not None and offer.num_gpus else ""
+    price = f"{what}at ${instance.dollars_per_hour:.4g}/h, ${instance.reserved_dollars:.4f} reserved"
+    return f"offer {instance.offer_id}, machine {instance.machine_id}, {price}: {instance.forecast.get('why', '')}"
 
 
 def _last_event(session: Session, run_id: str) -> str:

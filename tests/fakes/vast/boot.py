@@ -7,7 +7,6 @@ sees the GPUs that its row promises through a stand-in for nvidia-smi. Clock at 
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import signal
@@ -131,15 +130,18 @@ class Boots:
 
 
 def _install_nvidia_smi(folder: Path, i: Instance) -> None:
-    """A program that shows the instance's GPUs, as they are: `truth` where the row lies."""
+    """A program that shows the instance's GPUs as they are: `truth` where the row lies, or a driver that fails."""
     told = offers.row(i.offer) | i.truth
     cards = [
         f"{n}, {told['gpu_name']}, GPU-{i.id:08x}-{n}, {told['gpu_ram']}, {told['driver_version']}, 300.00"
         for n in range(int(told["num_gpus"]))
     ]
     loads = ["0, 1, 41, 30.00"] * len(cards)
-    shows = [f"printf '%s\\n' {' '.join(map(shlex.quote, lines))}" for lines in (cards, loads)]
-    script = f'#!/bin/sh\ncase "$1" in\n*=index*) {shows[0]} ;;\n*) {shows[1]} ;;\nesac\n'
+    if "nvidia_smi" in told:
+        script = f"printf '%s\\n' {shlex.quote(told['nvidia_smi'])}\nexit 9\n"
+    else:
+        shown = [f"printf '%s\\n' {' '.join(map(shlex.quote, lines))}" for lines in (cards, loads)]
+        script = f'case "$1" in\n*=index*) {shown[0]} ;;\n*) {shown[1]} ;;\nesac\n'
     program = folder / "nvidia-smi"
-    program.write_text(script)
-    os.chmod(program, 0o700)
+    program.write_text(f"#!/bin/sh\n{script}")
+    program.chmod(0o700)
