@@ -106,7 +106,10 @@ class StageCommand(Message):
 
 @dataclass(frozen=True)
 class Spec(Message):
-    """What one instance is to do: its stages in order, its parameters, its limits."""
+    """What one instance is to do: its stages in order, its parameters, its limits.
+
+    `first_round` is over 1 when another machine had the rounds before it.
+    """
 
     instance: str
     run: str
@@ -121,6 +124,7 @@ class Spec(Message):
     env: dict[str, str] = field(default_factory=dict)
     streams: list[str] = field(default_factory=list)
     deadlines_s: dict[str, float] = field(default_factory=dict)
+    first_round: int = 1
     version: int = VERSION
 
 

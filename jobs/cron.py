@@ -15,6 +15,8 @@ from rq.scheduler import RQScheduler
 from rq.serializers import JSONSerializer
 from rq.utils import now
 
+from jobs.market import provider_names
+
 if TYPE_CHECKING:
     from jobs.settings import Settings
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 QUEUES = ("lifecycle", "verify", "prepare")
 RESULT_TTL_S = 600
 RETRY_TICK_S = 1
+SCAN_EVERY_S = 300
 
 
 class JsonCron(CronScheduler):
@@ -50,10 +53,17 @@ class JsonCron(CronScheduler):
         return due
 
 
+def scans(settings: Settings) -> list[CronJob]:
+    """A search of each provider's offers every 5 minutes. At a marketplace's pace one takes minutes itself: it waits
+    behind what frees machines and money."""
+    queues = {name: "lifecycle" if name == "local" else "prepare" for name in provider_names(settings)}
+    return [
+        CronJob(queue, func_name="jobs.scan.scan_offers", args=(name, 0), interval=SCAN_EVERY_S)
+        for name, queue in queues.items()
+    ]
+
+
 def run_cron(settings: Settings) -> None:
     """Enqueue by the clock until told to stop."""
-    jobs = [
-        CronJob("lifecycle", func_name="jobs.scan.scan_offers", args=("local", 0), interval=300),
-        CronJob("lifecycle", func_name="jobs.tidy.tidy", interval=60),
-    ]
+    jobs = [*scans(settings), CronJob("lifecycle", func_name="jobs.tidy.tidy", interval=60)]
     JsonCron(jobs, connection=Redis.from_url(settings.redis_url.get_secret_value()), logging_level="WARNING").start()

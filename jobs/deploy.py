@@ -14,7 +14,7 @@ from jobs import scan
 from jobs.context import Context, current
 from jobs.domain import roles
 from jobs.domain.agents import sha256_of
-from jobs.domain.instances import leave, listed, note_unavailable, stage_deadline_s, to_sealing
+from jobs.domain.instances import leave, listed, note_unavailable, to_sealing
 from jobs.domain.models import Instance, Offer, Run
 from jobs.domain.placing import new_bootstrap_token
 from jobs.domain.states import ACTIVE, LOADING, NOT_RENTED, RENTING, conclude, transition
@@ -42,7 +42,7 @@ REMOTE_LAG_MS = 60_000
 # A create waits for its pace, and is given up by its own timeout; who died holding the lock delays others by this.
 CREATE_HOLD_MS = 90_000
 # What was searched longer ago may have another price by now.
-OFFER_AGE_MS = 180_000
+OFFER_AGE_MS = 600_000
 NO_CREDIT_AGAIN_MS, NO_CREDIT_PATIENCE_MS = 60_000, 1_800_000
 NO_CREDIT = "no credit"
 STALE = "the offer was seen too long ago to trust its price"
@@ -115,10 +115,7 @@ def _rent(context: Context, claim: Claim, instance: Instance, market: Provider) 
         if not isinstance(mine, Instance):
             return
         mine.rent_sent_ms, mine.bootstrap_sha256 = context.now_ms(), sha256_of(token)
-        run = session.get_one(Run, mine.run_id)
-        hard_deadline_s = (
-            stage_deadline_s(run.payload, "loading") + run.max_duration_s + tail_s(context.settings, run.lease_s)
-        )
+        hard_deadline_s = _hard_deadline_s(context, session.get_one(Run, mine.run_id), mine)
     order = Order(
         instance.offer_id,
         instance.label,
@@ -128,6 +125,15 @@ def _rent(context: Context, claim: Claim, instance: Instance, market: Provider) 
         bid_dollars_per_hour=instance.bid_dollars_per_hour,
     )
     _rented(context, claim, market.rent(order), "rented")
+
+
+def _hard_deadline_s(context: Context, run: Run, instance: Instance) -> float:
+    """Seconds after its start at which the machine ends itself, whatever else fails: what is held for it lasts no
+    longer."""
+    longest_s = run.max_duration_s + tail_s(context.settings, run.lease_s)
+    if instance.dollars_per_hour <= 0:
+        return longest_s
+    return min(longest_s, instance.reserved_dollars / instance.dollars_per_hour * 3600)
 
 
 def _rented(context: Context, claim: Claim, provider_id: str, how: str, *, stopped: str = "") -> None:

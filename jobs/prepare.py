@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sqlalchemy import func, select
+from sqlalchemy import func, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from gpu.circuits import chain, merkle
@@ -86,8 +86,8 @@ def _has_instance(context: Context, run_id: str) -> bool:
 def _stage(context: Context, claim: Claim, text: str) -> None:
     with transaction(context) as session:
         run = claim.mine(session)
-        if run is not None and run.stage != text[:32]:
-            run.stage = text[:32]
+        if isinstance(run, Run) and run.stage != text[:200]:
+            run.stage = text[:200]
             record(session, context.now_ms(), "prepare", "run.stage", text, run_id=run.id)
 
 
@@ -170,10 +170,22 @@ def _make_key(context: Context, claim: Claim, circuit: str) -> Input:
 
 
 def _ensure_proofs(context: Context, claim: Claim, run: Run, key: Input) -> None:
-    """The first round's tasks: for each proof its witness in the archive and the public values it must be for."""
+    """The tasks of the next machine: for each proof its witness in the archive and the public values it must be for.
+
+    A machine before it may have seen some, and come to nothing. A benchmark then begins anew, with witnesses that
+    nobody has seen; of proofs that are wanted for themselves, those found valid stay.
+    """
     with context.sessions() as session:
-        if session.scalar(select(func.count()).select_from(Proof).where(Proof.run_id == run.id)):
-            return
+        newest = session.scalar(select(func.max(Proof.round)).where(Proof.run_id == run.id))
+        seen = (Proof.run_id == run.id, Proof.round == newest, Proof.pulled_ms.is_not(None))
+        shown = session.scalar(select(func.count()).select_from(Proof).where(*seen))
+    if newest is not None:
+        if shown and run.kind == "benchmark":
+            _stage(context, claim, "making new witnesses")
+            add_round(context, run, newest + 1)
+        elif shown:
+            _take_back(context, claim, run.id)
+        return
     _stage(context, claim, "making the witnesses")
     made = _witnesses(context, run, key, 1)
     circuit = run.inputs.get("circuit")
@@ -185,6 +197,22 @@ def _ensure_proofs(context: Context, claim: Claim, run: Run, key: Input) -> None
             session.add_all(_tasks(run, 1, made))
             key_, sha256, size, *_ = warm_up
             mine.inputs = {**mine.inputs, "warm_up": {"key": key_, "sha256": sha256, "bytes": size}}
+
+
+def _take_back(context: Context, claim: Claim, run_id: str) -> None:
+    """Tasks that a machine left undone, or did badly, are free for the next one; its evidence keeps what it sent."""
+    undone = (Proof.run_id == run_id, Proof.verdict != "valid", Proof.pulled_ms.is_not(None))
+    blank = {
+        "instance_id": None,
+        "pulled_ms": None,
+        "received_ms": None,
+        "machine_ms": None,
+        "proof": null(),
+        "public": null(),
+    }
+    with transaction(context) as session:
+        if claim.mine(session) is not None:
+            session.execute(update(Proof).where(*undone).values(verdict="", reason="", timings_ms={}, **blank))
 
 
 def _witnesses(context: Context, run: Run, key: Input, round_number: int) -> list[Witness]:

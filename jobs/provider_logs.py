@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 256 * 1024
 MARGIN_MS = 10_000
 LONGEST_S = 60.0
-CONTAINER, ACCOUNT = "provider.log", "provider-logs.json"
+CONTAINER, DAEMON, ACCOUNT = "provider.log", "provider-daemon.log", "provider-logs.json"
 
 T = TypeVar("T")
 Output = bytes | str
@@ -71,7 +71,9 @@ def fetch(context: Context, instance: Instance) -> dict[str, Output] | None:
             return None
         waited_s = (context.now_ms() - ticket["asked_ms"]) / 1000
         return {CONTAINER: f"it did not come within {waited_s:.0f} s: {error}"}
-    return {name: data or "it is empty" for name, data in found.items()}
+    wanted = (CONTAINER, DAEMON) if market.remote else (CONTAINER,)
+    absent = {name: "the machine's host did not upload it" for name in wanted if name not in found}
+    return {**absent, **{name: data or "it is empty" for name, data in found.items()}}
 
 
 def artifacts(outputs: dict[str, Output]) -> Iterator[tuple[str, bytes]]:

@@ -24,7 +24,7 @@ from jobs.domain import deadlines, roles
 from jobs.domain.db import writing
 from jobs.domain.models import Instance, Run
 from jobs.domain.work import wake
-from jobs.market import provider_names
+from jobs.market import billing, provider_names
 from jobs.watch import watch
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def tick(context: Context, watched_ms: int, spawn: Spawn = at_once) -> int:
         return watched_ms
     for name in provider_names(context.settings):
         spawn(f"watch:{name}", watch, context, name)
+    spawn("billing", billing.tick, context)
     return now
 
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from jobs.market.providers.base import OfferFacts
 
-FRESH_MS = 60_000
-AGAIN_MS = 30_000
+# A search of a marketplace takes minutes at its pace, and is counted.
+LOCAL_FRESH_MS, REMOTE_FRESH_MS = 60_000, 240_000
+LOCAL_AGAIN_MS, REMOTE_AGAIN_MS = 2_000, 30_000
 
 
 def scan_offers(provider_name: str, attempt: int) -> int:
@@ -49,10 +50,11 @@ def refresh(context: Context, provider_name: str) -> int:
 
 
 def refresh_if_stale(context: Context, provider_name: str) -> None:
-    """Scan unless the last one is younger than a minute. Raises `base.ProviderUnavailable`."""
+    """Scan unless the last one is young enough. Raises `base.ProviderUnavailable`."""
     with context.sessions() as session:
         last = session.get(Scan, provider_name)
-    if last is None or context.now_ms() - last.scanned_ms > FRESH_MS:
+    fresh_ms = REMOTE_FRESH_MS if provider(context, provider_name).remote else LOCAL_FRESH_MS
+    if last is None or context.now_ms() - last.scanned_ms > fresh_ms:
         refresh(context, provider_name)
 
 
@@ -64,12 +66,13 @@ def market_changed(context: Context, provider_name: str) -> None:
 
 def _failed(context: Context, name: str, error: ProviderUnavailable) -> None:
     now = context.now_ms()
+    pause_ms = REMOTE_AGAIN_MS if provider(context, name).remote else LOCAL_AGAIN_MS
     with transaction(context) as session:
         row = session.get(Scan, name) or Scan(provider=name, scanned_ms=0, offers=0)
         session.add(row)
         news = row.error != str(error)
         row.error, row.failed_ms = str(error), now
-        row.again_ms = error.again_ms if isinstance(error, SearchQuotaUsedUp) else now + AGAIN_MS
+        row.again_ms = error.again_ms if isinstance(error, SearchQuotaUsedUp) else now + pause_ms
         if news:
             record(session, now, "scan", "offers.scan_failed", str(error), data={"provider": name})
 

@@ -1,4 +1,4 @@
-"""Reading the provider's list: what vanished, what is in trouble, what was made up wrongly, and what is ours but unknown.
+"""Reading the provider's list: what vanished, what is in trouble, what is not as ordered, what is ours but unknown.
 
 A list that is partial, failing or suspiciously empty proves nothing: nothing is done on its word. One that was acted on
 is not acted on again. What a provider merely fails to say is given time; what it says for certain is believed at once.
@@ -167,9 +167,9 @@ def _note(session: Session, mine: Instance, seen: ProviderInstance | None, now: 
     old: dict[str, Any] = mine.seen or {}
     if mine.state == LOADING and (old.get("detail"), old.get("status")) != (seen.detail, seen.status):
         mine.moved_ms = now
-    unheard = seen.facts.get("unheard_status")
-    if unheard and unheard != old.get("facts", {}).get("unheard_status"):
-        text = f"the provider calls its state {unheard!r}, which this version does not know"
+    word = seen.facts.get("actual")
+    if seen.status == UNKNOWN and word not in (None, UNKNOWN, old.get("facts", {}).get("actual")):
+        text = f"the provider calls its state {word!r}, which this version does not know"
         record(session, now, "reconcile", "provider.unheard_status", text, run_id=mine.run_id, instance_id=mine.id)
     if accrual.raise_price(session, mine, seen.dollars_per_hour):
         text = f"it costs ${seen.dollars_per_hour:.4g}/h, more than was offered"

@@ -113,7 +113,7 @@ class Agent:
 
     def _run_stages(self, spec: Spec, stages: Stages, sealer: Sealer) -> None:
         for stage in spec.stages:
-            if self._orders.stop_work() or not self._run_stage(stage, 1, stages, sealer):
+            if self._orders.stop_work() or not self._run_stage(stage, spec.first_round, stages, sealer):
                 break
 
     def _run_stage(self, stage: str, round_number: int, stages: Stages, sealer: Sealer) -> bool:
@@ -134,7 +134,7 @@ class Agent:
 
     def _obey(self, spec: Spec, stages: Stages, sealer: Sealer) -> None:
         """Until told to end: seal once, run the rounds asked for."""
-        done_round = 1
+        done_round = spec.first_round
         while not self._orders.is_over():
             if self._orders.seal_reason:
                 if not sealer.sealed:

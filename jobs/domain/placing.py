@@ -1,7 +1,8 @@
 """Choosing an offer, and writing down the intent to rent it: reservation and instance in one transaction.
 
 A run has at most one live instance: this is the only place that makes one, under the run's claim, and the
-unique index on live offers keeps two runs off one offer.
+unique indexes on live offers and machines keep two runs off one. A run that goes on to another machine does so within
+what was held for its first one: that is what its operator was told it may cost.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from jobs.domain.controller import controller_id
 from jobs.domain.instances import label_of, stage_deadline_s
-from jobs.domain.models import Instance, Offer, Run
+from jobs.domain.models import Instance, Offer, Proof, Run
 from jobs.domain.states import ACTIVE, ENDED, QUEUED, RENTING, conclude
 from jobs.domain.work import Claim, record, transaction, wake
-from jobs.market import budget, prices, ranking
+from jobs.market import budget, prices, provider, ranking, reach
 from jobs.market.accrual import traffic_of
 
 if TYPE_CHECKING:
@@ -27,15 +28,24 @@ if TYPE_CHECKING:
     from jobs.market.prices import Price, Traffic
     from jobs.market.ranking import Ranked
 
-MAX_RENTALS = 3
+MAX_OFFERS = 8
+"""How many offers a run may come too late for, or wear out (`instances.MAX_MACHINES`), before it ends."""
+
+
+SHOWN = 10
+"""Of the offers that were passed over, so many are kept with their reasons in the event of the rental."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """`reason` is '' when an instance was written down; else why not, and whether waiting can help (`final` False)."""
+    """`reason` is '' when an instance was written down; else why not, and whether waiting can help (`final` False).
+
+    `passed_over`: (machine, why) of the offers that are not for this run.
+    """
 
     reason: str = ""
     final: bool = False
+    passed_over: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,8 @@ def _chosen(
 
 def _candidates(context: Context, session: Session, run: Run) -> tuple[list[Choice], Placed]:
     """What this run may rent, best first; or why there is nothing."""
+    if why := reach.refusal(context.settings, provider(context, run.provider)):
+        return [], Placed(why, final=True)
     query = select(Offer).where(Offer.provider == run.provider, Offer.gone_ms.is_(None))
     if run.offer_id:
         query = query.where(Offer.offer_id == run.offer_id)
@@ -90,14 +102,35 @@ def _candidates(context: Context, session: Session, run: Run) -> tuple[list[Choi
             return [], Placed("waiting for a free offer")
         what = f"offer {run.offer_id}" if run.offer_id else "any offer"
         return [], Placed(f"{run.provider} has not {what} to rent now; scan again, or choose another", final=True)
-    traffic, left = traffic_of(session, run), budget.left_dollars(context, session, run)
+    traffic, left = traffic_of(session, run), _left_dollars(context, session, run)
     ranked = ranking.rank_offers(context, session, run, offers)
     choices = [_chosen(context, run, one, traffic, left) for one in ranked]
     fitting = [choice for choice, _ in choices if choice is not None]
     if not fitting:
-        return [], Placed(f"no offer fits: the first {choices[0][1]}", final=True)
+        return [], _why_none([(one.for_now, why) for one, (_, why) in zip(ranked, choices, strict=True)])
     free = [choice for choice in fitting if choice.offer.offer_id not in taken]
-    return free, Placed("" if free else "waiting for a free offer")
+    passed_over = tuple((one.offer.machine_id, why) for one, (_, why) in zip(ranked, choices, strict=True) if why)
+    return free, Placed("" if free else "waiting for a free offer", passed_over=passed_over)
+
+
+def _why_none(skipped: list[tuple[bool, str]]) -> Placed:
+    """Wait where something passes by itself (a machine works for another run); else the first reason ends the run."""
+    passing = [why for for_now, why in skipped if for_now]
+    if passing:
+        return Placed(f"waiting for a free offer: {passing[0]}")
+    others = f" (and {len(skipped) - 1} more, each for its reason)" if len(skipped) > 1 else ""
+    return Placed(f"no offer fits: the first {skipped[0][1]}{others}", final=True)
+
+
+def _left_dollars(context: Context, session: Session, run: Run) -> float | None:
+    """What may be held for the run's next machine; None for the first one of a run without limits."""
+    left = budget.left_dollars(context, session, run)
+    mine = select(Instance).where(Instance.run_id == run.id, Instance.rented_ms.is_not(None))
+    before = list(session.scalars(mine.order_by(Instance.created_ms)))
+    if not before:
+        return left
+    rest = before[0].reserved_dollars - sum(one.spent_dollars for one in before)
+    return rest if left is None else min(left, rest)
 
 
 def place(context: Context, claim: Claim) -> Placed:
@@ -108,17 +141,18 @@ def place(context: Context, claim: Claim) -> Placed:
             run = claim.mine(session)
             if not isinstance(run, Run) or run.state not in (QUEUED, ACTIVE):
                 return Placed()
-            if run.rentals >= MAX_RENTALS:
-                return Placed(
-                    f"{run.rentals} offers in a row were gone when we came to rent them; scan and try again", final=True
-                )
+            if run.rentals >= MAX_OFFERS:
+                why = f"{run.rentals} offers were tried, and none came to anything; scan and try again"
+                return Placed(why, final=True)
+            if why := reach.refusal(context.settings, provider(context, run.provider)):
+                return Placed(why, final=True)
             choices, why_not = _candidates(context, session, run)
             if not choices:
                 return why_not
             # From here on, one placement at a time: what is left of caps and credit can't be taken twice.
             if why := budget.refusal(context, session, run, choices[0].hold):
                 return Placed(why)
-            instance = _intend(context, session, run, choices[0], now)
+            instance = _intend(context, session, run, choices[0], why_not.passed_over, now)
             if run.state == QUEUED:
                 conclude(
                     session,
@@ -137,7 +171,9 @@ def place(context: Context, claim: Claim) -> Placed:
         return Placed("waiting for a free offer")
 
 
-def _intend(context: Context, session: Session, run: Run, choice: Choice, now: int) -> Instance:
+def _intend(
+    context: Context, session: Session, run: Run, choice: Choice, passed_over: tuple[tuple[str, str], ...], now: int
+) -> Instance:
     instance_id, offer, rate = context.new_id(), choice.offer, choice.price.dollars_per_hour
     deadline = now + int(stage_deadline_s(run.payload, "loading") * 1000)
     instance = Instance(
@@ -156,7 +192,7 @@ def _intend(context: Context, session: Session, run: Run, choice: Choice, now: i
         stage_deadline_ms=deadline,
         moved_ms=now,
         progress={},
-        round=1,
+        round=session.scalar(select(func.max(Proof.round)).where(Proof.run_id == run.id)) or 1,
         dollars_per_hour=rate,
         price=choice.price.to_json(),
         bid_dollars_per_hour=choice.bid,
@@ -189,7 +225,12 @@ def _intend(context: Context, session: Session, run: Run, choice: Choice, now: i
         f"offer {offer.offer_id} at ${rate:.4g}/h, ${choice.hold:.4f} reserved",
         run_id=run.id,
         instance_id=instance_id,
-        data={"offer": offer.offer_id, "machine": offer.machine_id},
+        data={
+            "offer": offer.offer_id,
+            "machine": offer.machine_id,
+            "passed_over": len(passed_over),
+            "passed_over_first": [[machine, why[:200]] for machine, why in passed_over[:SHOWN]],
+        },
     )
     return instance
 

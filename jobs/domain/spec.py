@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gpu.protocol import Fetch, Spec, StageCommand
@@ -29,7 +30,10 @@ def build_spec(context: Context, session: Session, run: Run, instance: Instance)
     """The spec of `instance`. Raises `logs.errors.StoreError` where the archive can't sign."""
     payload = payloads.load(run.payload)
     stage = "benchmark" if run.kind == "benchmark" else "prove"
-    numbers = {"n": run.proofs, "concurrency": run.concurrency, "partition_workers": run.partition_workers}
+    # A machine before it may have made some of the proofs already.
+    left = (Proof.run_id == run.id, Proof.round == instance.round, Proof.verdict != "valid")
+    proofs = session.scalar(select(func.count()).select_from(Proof).where(*left)) or run.proofs
+    numbers = {"n": proofs, "concurrency": run.concurrency, "partition_workers": run.partition_workers}
     asked = payload.commands[stage]
     command = StageCommand(
         command=_filled(asked.command, numbers),
@@ -55,12 +59,13 @@ def build_spec(context: Context, session: Session, run: Run, instance: Instance)
         stages=["params", stage],
         params=params,
         commands={stage: command},
-        proofs=run.proofs,
+        proofs=proofs,
         concurrency=run.concurrency,
         partition_workers=run.partition_workers,
         env={**payload.env, "PROVEFLEET_PROVER_BACKEND": context.settings.prover_backend},
         streams=payload.streams,
         deadlines_s={name: payload.deadlines_s[name] for name in ("params", stage)},
+        first_round=instance.round,
     )
 
 

@@ -81,6 +81,7 @@ def test_a_provider_that_is_down_is_waited_for(scene: Scene) -> None:
     assert (run.state, run.claim_token, run.wake_at_ms) == ("queued", None, scene.clock() + 5000)
     assert run.stage.startswith("waiting")
     assert len(scene.events("offers.scan_failed")) == 1
+    scene.clock.advance(5)
     prepare(run_id, 2)
     assert scene.run(run_id).state == "active"
 
