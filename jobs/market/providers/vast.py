@@ -41,7 +41,8 @@ def _wall_clock_ms() -> int:
 class VastProvider:
     """See `base.Provider`. `transport` stands in for the network; `paced` is what pacing remembers without Redis.
 
-    Without `vast_api_key` each call raises `base.KeyRefused`, with what to set.
+    `http` is what it talks with, for a closer look. Without `vast_api_key` each call raises `base.KeyRefused`, which
+    says what to set.
     """
 
     name = "vast"
@@ -65,48 +66,48 @@ class VastProvider:
         self._settings = settings
         self._now_ms = now_ms
         self._sleep = sleep
-        self._http = VastHttp(settings.vast_url, key, pacer, now_ms, rng, transport)
+        self.http = VastHttp(settings.vast_url, key, pacer, now_ms, rng, transport)
 
     def scan(self) -> list[OfferFacts]:
         """The cheapest machines that fit the payload image; see `vast_offers`. Takes 7 s for each 64 of them."""
-        return vast_offers.scan(self._http, self._settings)
+        return vast_offers.scan(self.http, self._settings)
 
     def rent(self, order: Order) -> str:
         """Sent once; again only where "too frequent" says that nothing was done."""
-        return vast_rent.rent(self._http, order, self._settings.vast_url)
+        return vast_rent.rent(self.http, order, self._settings.vast_url)
 
     def list(self) -> Listing:
         """All pages. Where a machine is stopped, the account says whether that was for lack of money."""
-        listing = vast_instances.walk(self._http, self._now_ms())
+        listing = vast_instances.walk(self.http, self._now_ms())
         if not any(i.status == STOPPED for i in listing.instances) or not self._is_broke():
             return listing
         return dataclasses.replace(listing, instances=[_stopped_for_money(i) for i in listing.instances])
 
     def request_logs(self, provider_id: str) -> dict[str, Any]:
         """Asks for the container's log."""
-        return vast_logs.request(self._http, provider_id, self._now_ms)
+        return vast_logs.request(self.http, provider_id, self._now_ms)
 
     def fetch_logs(self, ticket: dict[str, Any], max_bytes: int) -> dict[str, bytes]:
         """The container's log; then, within some seconds, the host daemon's."""
-        return vast_logs.fetch(self._http, ticket, max_bytes, self._settings.vast_url, self._now_ms, self._sleep)
+        return vast_logs.fetch(self.http, ticket, max_bytes, self._settings.vast_url, self._now_ms, self._sleep)
 
     def destroy(self, provider_id: str) -> None:
         """DELETE. Only "no such instance" counts as gone: a wrong key answers 404 too, and says so."""
-        answer = self._http.call(DESTROY, item=provider_id, body={})
+        answer = self.http.call(DESTROY, item=provider_id, body={})
         if not answer.good and answer.code not in _GONE:
-            raise self._http.unusable(DESTROY, answer)
+            raise self.http.unusable(DESTROY, answer)
 
     def account(self) -> AccountFacts | None:
         """The credit left."""
-        return vast_money.account(self._http)
+        return vast_money.account(self.http)
 
     def charges(self, begin_ms: int, end_ms: int) -> Sequence[ChargeFacts]:
         """The bill, by rental and kind."""
-        return vast_money.charges(self._http, begin_ms, end_ms)
+        return vast_money.charges(self.http, begin_ms, end_ms)
 
     def _is_broke(self) -> bool:
         try:
-            return vast_money.account(self._http).credit_dollars < 0.005
+            return vast_money.account(self.http).credit_dollars < 0.005
         except ProviderUnavailable:
             return False
 

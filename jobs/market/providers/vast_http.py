@@ -125,16 +125,15 @@ class VastHttp:
     def call(
         self, route: Route, *, item: str = "", params: Mapping[str, str] | None = None, body: Any = None
     ) -> Answer:
-        """The answer to a request, which may say that it was refused (see `Answer.good`).
+        """The answer to a request, which may say that it was refused (see `Answer.good`). Keeps the route's distance.
 
         `item` fills in the path's `{id}`. Requests that may be repeated are, when their answer got lost. Raises
         `KeyRefused`, `SearchQuotaUsedUp`, `ProviderUnavailable`.
         """
-        self._check_key()
         lost = ""
         for attempt in range(SENDS):
             self._wait(route)
-            answer, lost = self._send(route, item, params, body)
+            answer, lost = self.exchange(route, item, params, body)
             if answer is None or answer.status >= 500:
                 if not route.repeatable:
                     break
@@ -186,8 +185,12 @@ class VastHttp:
             failure = _describe(error)
         raise ProviderUnavailable(f"a log can't be fetched from where Vast.ai put it: {failure}")
 
-    def _send(self, route: Route, item: str, params: Mapping[str, str] | None, body: Any) -> tuple[Answer | None, str]:
-        """The answer, or None and why there is none. What httpx raises ends here: it holds the request and its key."""
+    def exchange(
+        self, route: Route, item: str = "", params: Mapping[str, str] | None = None, body: Any = None
+    ) -> tuple[Answer | None, str]:
+        """One request, unpaced: the answer, or None and why there is none. Raises `KeyRefused` where the key may not be
+        sent at all. What httpx raises ends here: it holds the request, and that the key."""
+        self._check_key()
         url = self._base_url + route.path.replace("{id}", quote(item, safe=""))
         headers = {"Authorization": f"Bearer {self._key}", "Accept": "application/json"}
         try:

@@ -95,7 +95,7 @@ def _pages(
     seen: set[int] = set()
     price: dict[str, float] = {}
     for _ in range(max_pages):
-        rows = _search(http, wanted, disk_gb, kind, price)
+        rows = search(http, query(wanted, disk_gb, kind, price))
         fresh = [(id_, row) for row in rows if (id_ := whole(row, "id")) is not None and id_ not in seen]
         seen.update(id_ for id_, _ in fresh)
         yield from (row for _, row in fresh if all(f.fits(row) for f in wanted))
@@ -107,14 +107,18 @@ def _pages(
         price = {"gte": last * (1 - ROUNDING)} if fresh else {"gt": last * (1 + ROUNDING)}
 
 
-def _search(
-    http: VastHttp, wanted: tuple[Filter, ...], disk_gb: int, kind: str, price: dict[str, float]
-) -> list[Mapping[str, Any]]:
-    query: dict[str, Any] = {f.field: {f.operator: f.value} for f in wanted}
-    query |= {"type": kind, "order": [["dph_total", "asc"]], "limit": PAGE, "allocated_storage": float(disk_gb)}
-    if price:
-        query["dph_total"] = price
-    answer = http.call(SEARCH, body=query)
+def query(
+    wanted: tuple[Filter, ...], disk_gb: float, kind: str = "on-demand", price: dict[str, float] | None = None
+) -> dict[str, Any]:
+    """A search as it is sent. `disk_gb` is what the prices include."""
+    fields: dict[str, Any] = {f.field: {f.operator: f.value} for f in wanted}
+    fields |= {"type": kind, "order": [["dph_total", "asc"]], "limit": PAGE, "allocated_storage": float(disk_gb)}
+    return fields | ({"dph_total": price} if price else {})
+
+
+def search(http: VastHttp, fields: dict[str, Any]) -> list[Mapping[str, Any]]:
+    """The rows of one search. Raises `ProviderUnavailable`, `SearchQuotaUsedUp`."""
+    answer = http.call(SEARCH, body=fields)
     rows = answer.fields.get("offers")
     if not answer.good or not isinstance(rows, list):
         raise http.unusable(SEARCH, answer)

@@ -73,7 +73,7 @@ def test_what_nobody_is_called_is_no_provider(state_dir: Path) -> None:
 
 def test_the_key_shows_in_nothing_that_holds_it() -> None:
     vast = Wire(ok()).provider()
-    assert KEY not in repr(vast) + repr(vars(vast)) + str(vast._http)
+    assert KEY not in repr(vast) + repr(vars(vast)) + str(vast.http)
 
 
 # Destroying.
