@@ -14,6 +14,7 @@ from gpu.errors import ProofRejected
 from gpu.groth16.verify import verify_many
 from jobs import prepare
 from jobs.context import Context, current
+from jobs.domain import sequential
 from jobs.domain import verdict as rules
 from jobs.domain.instances import to_sealing
 from jobs.domain.models import Input, Instance, Machine, Proof, Run
@@ -120,9 +121,13 @@ def _settle(context: Context, claim: Claim, instance_id: str) -> bool:
     ended = bool(progress.get("ended")) and progress.get("round", 1) == instance.round
     if any(p.received_ms is not None and p.verdict == "" for p in proofs) or not proofs:
         return False
-    if not ended and any(p.received_ms is None or rules.is_unexplained(p.verdict, p.reason) for p in proofs):
-        return False
     rate = _rate(run, proofs)
+    if not ended and any(p.received_ms is None or rules.is_unexplained(p.verdict, p.reason) for p in proofs):
+        early = _decided_early(context, run, instance, proofs, rate)
+        if early is None:
+            return False
+        result = {**_result(run, proofs, rate), "stopped_early": True}
+        return _conclude(context, claim, run.id, instance.id, early, result)
     verdict = rules.decide(
         run.kind,
         [rules.Outcome(p.index, p.verdict, p.reason) for p in proofs],
@@ -138,10 +143,40 @@ def _settle(context: Context, claim: Claim, instance_id: str) -> bool:
     return _conclude(context, claim, run.id, instance.id, verdict, _result(run, proofs, rate))
 
 
-def _rate(run: Run, proofs: list[Proof]) -> rules.Rate:
-    valid = [p.received_ms for p in proofs if p.verdict == "valid" and p.received_ms is not None]
+def _decided_early(
+    context: Context, run: Run, instance: Instance, proofs: list[Proof], rate: rules.Rate
+) -> rules.Verdict | None:
+    """The verdict of a round that goes on, where more proofs would not change it; None while they may.
+
+    What earlier rounds took counts too: it is one test, looked at all along.
+    """
+    came = [p for p in proofs if p.received_ms is not None]
+    if run.kind != "benchmark" or not run.min_proofs_per_hour or any(p.verdict != "valid" for p in came):
+        return None
+    with context.sessions() as session:
+        before = list(
+            session.scalars(
+                select(Proof)
+                .where(Proof.run_id == run.id, Proof.instance_id == instance.id, Proof.round < instance.round)
+                .order_by(Proof.round)
+            )
+        )
+    times = []
+    for number in range(1, instance.round + 1):
+        of_round = came if number == instance.round else [p for p in before if p.round == number]
+        times += rules.batch_seconds(*_times(of_round), run.concurrency)
+    found = sequential.decide(times, run.concurrency * 3600 / run.min_proofs_per_hour)
+    return rules.decided_early(found, len(came), len(proofs), rate, run.min_proofs_per_hour) if found else None
+
+
+def _times(proofs: list[Proof]) -> tuple[int, list[int]]:
+    """When the tasks were handed out, and when each valid proof came: milliseconds of our clock."""
     pulled = min((p.pulled_ms for p in proofs if p.pulled_ms is not None), default=0)
-    return rules.measure(pulled, valid, run.concurrency)
+    return pulled, [p.received_ms for p in proofs if p.verdict == "valid" and p.received_ms is not None]
+
+
+def _rate(run: Run, proofs: list[Proof]) -> rules.Rate:
+    return rules.measure(*_times(proofs), run.concurrency)
 
 
 def _result(run: Run, proofs: list[Proof], rate: rules.Rate) -> dict[str, Any]:
@@ -205,6 +240,8 @@ def _conclude(
             now_ms=now,
             values={"result": result},
         )
+        if result.get("stopped_early"):
+            _tell_saved(session, instance, run, result, now)
         _mark(session, instance, run, verdict, result, now)
         token: str | None = claim.token
         if verdict.state == "passed" and instance.state == BENCHMARKING:
@@ -220,6 +257,15 @@ def _conclude(
             )
             token = None
         return to_sealing(context, session, instance, f"{verdict.state}: {verdict.reason}", "benchmark", token=token)
+
+
+def _tell_saved(session: Session, instance: Instance, run: Run, result: dict[str, Any], now: int) -> None:
+    """What the proofs that are not waited for would have cost, at the measured rate."""
+    left = result["proofs"] - result["verified"]
+    hours = left / result["proofs_per_hour"]
+    saved = {"proofs": left, "seconds": hours * 3600, "dollars": hours * instance.dollars_per_hour}
+    text = f"{left} proofs are not waited for: {hours * 3600:,.0f} s, ${saved['dollars']:.4f} saved"
+    record(session, now, "benchmark", "benchmark.early", text, run_id=run.id, instance_id=instance.id, data=saved)
 
 
 def _mark(

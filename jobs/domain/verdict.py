@@ -10,6 +10,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jobs.domain import sequential
+
 # Student's t, 95th percentile (a two-sided 90 % interval), for 1..30 degrees of freedom; beyond, the normal's.
 # NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.6.7.2.
 T_95 = (
@@ -74,14 +76,19 @@ def measure(pulled_ms: int, valid_received_ms: Sequence[int], concurrency: int) 
         return Rate(0.0, None, None, 0.0)
     window_s = max(times[-1] - pulled_ms, 1) / 1000
     rate = len(times) / window_s * 3600
-    ends = times[concurrency - 1 :: concurrency]
-    if len(ends) < 2:
+    batches = batch_seconds(pulled_ms, times, concurrency)
+    if len(batches) < 2:
         return Rate(rate, None, None, window_s)
-    batches = [end - start for start, end in zip([pulled_ms, *ends[:-1]], ends, strict=True)]
     spread = statistics.stdev(batches) / max(statistics.fmean(batches), 1e-9) / len(batches) ** 0.5
     t = T_95[len(batches) - 2] if len(batches) - 1 <= len(T_95) else NORMAL_95
     margin = min(t * spread, 1.0)
     return Rate(rate, rate * (1 - margin), rate * (1 + margin), window_s)
+
+
+def batch_seconds(pulled_ms: int, valid_received_ms: Sequence[int], concurrency: int) -> list[float]:
+    """Seconds that each `concurrency` proofs took, in the order in which they came; an unfinished batch is left out."""
+    ends = sorted(valid_received_ms)[concurrency - 1 :: concurrency]
+    return [(end - start) / 1000 for start, end in zip([pulled_ms, *ends], ends, strict=False)]
 
 
 @dataclass(frozen=True)
@@ -161,6 +168,14 @@ def _measured(kind: str, total: int, rate: Rate, minimum: float | None) -> Verdi
     if kind == "benchmark" and minimum is not None and rate.proofs_per_hour < minimum:
         return Verdict("slow", f"{said}, under the minimum of {minimum:,.1f}", "slow")
     return Verdict("passed", said)
+
+
+def decided_early(found: str, valid: int, total: int, rate: Rate, minimum: float) -> Verdict:
+    """The verdict of a benchmark that `jobs.domain.sequential` has `found` faster or slower than the minimum."""
+    said = f"stopped early after {valid} of {total}: decided, {rate.proofs_per_hour:,.1f} proofs/h"
+    if found == sequential.SLOWER:
+        return Verdict("slow", f"{said}, under the minimum of {minimum:,.1f}", "slow")
+    return Verdict("passed", f"{said}, over the minimum of {minimum:,.1f}")
 
 
 def is_near_miss(verdict: Verdict, rate: Rate, minimum: float | None) -> bool:

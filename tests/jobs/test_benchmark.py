@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+from sqlalchemy import select
 
 from jobs.benchmark import benchmark
 from jobs.deploy import deploy
-from jobs.domain.models import Instance
+from jobs.domain.models import Instance, Measurement
 from jobs.domain.runs import cancel_run
 from jobs.domain.work import take
 from tests.jobs.agent import Agent
@@ -266,3 +267,66 @@ def test_jobs_twice_and_in_any_order_leave_the_same(scene: Scene, seed: int) -> 
     moves = [e.new for e in scene.events("instance.state")]
     assert moves == ["loading", "fetching", "benchmarking", "ready", "sealing", "destroying", "destroyed"]
     assert (len(scene.market.sold), scene.market.labels) == (1, [])
+
+
+@pytest.mark.parametrize(("minimum", "state", "mark"), [(100.0, "passed", ""), (1_000.0, "slow", "slow")])
+def test_a_decided_benchmark_stops_early(scene: Scene, minimum: float, state: str, mark: str) -> None:
+    agent = scene.working(proofs=9, min_proofs_per_hour=minimum)
+    for index in range(9):
+        scene.clock.advance((10, 11, 9)[index % 3])
+        agent.prove(index)
+        benchmark(agent.instance_id, index)
+        if scene.run(agent.run_id).state != "active":
+            break
+    run = scene.run(agent.run_id)
+    assert (run.state, scene.mark_kind("m-o1")) == (state, mark)
+    assert 4 <= index + 1 < 9
+    assert run.reason.startswith(f"stopped early after {index + 1} of 9: decided")
+    assert (run.result["verified"], run.result["proofs"], run.result["stopped_early"]) == (index + 1, 9, True)
+    assert scene.instance(agent.instance_id).state == "sealing"
+    (told,) = scene.events("benchmark.early")
+    assert told.data["proofs"] == 9 - index - 1
+    assert told.data["dollars"] == pytest.approx(told.data["seconds"] * 0.36 / 3600)
+    # What was still under way comes too late, and changes nothing.
+    agent.prove(8)
+    benchmark(agent.instance_id, 99)
+    assert (scene.run(agent.run_id).result, verdicts(scene, agent)[8]) == (run.result, "")
+
+
+@pytest.mark.parametrize("fields", [{}, {"min_proofs_per_hour": 360.0}], ids=["no minimum", "too close"])
+def test_an_open_benchmark_goes_on(scene: Scene, fields: dict[str, float]) -> None:
+    agent = scene.working(proofs=7, **fields)
+    for index in range(6):
+        scene.clock.advance((10, 11, 9)[index % 3])
+        agent.prove(index)
+        benchmark(agent.instance_id, index)
+    assert scene.run(agent.run_id).state == "active"
+
+
+def test_one_bad_proof_and_nothing_is_decided_early(scene: Scene) -> None:
+    agent = scene.working(proofs=9, min_proofs_per_hour=1.0)
+    agent.result(0, ok=False, error="out of memory")
+    for index in range(1, 8):
+        scene.clock.advance(10)
+        agent.prove(index)
+        benchmark(agent.instance_id, index)
+    assert scene.run(agent.run_id).state == "active"
+
+
+def test_a_measurement_is_kept_with_what_was_paid_before(scene: Scene) -> None:
+    run_id, instance_id = scene.rented(proofs=2)
+    scene.clock.advance(40)
+    agent = Agent(scene.context, scene.clock, run_id, instance_id).register(scene.bootstrap_token(instance_id))
+    scene.clock.advance(25)
+    agent.lease("benchmark")
+    agent.pull()
+    for index in range(2):
+        scene.clock.advance(10)
+        agent.prove(index)
+    benchmark(instance_id, 1)
+    with scene.context.sessions() as session:
+        kept = session.scalars(select(Measurement)).one()
+    assert (kept.machine_id, kept.instance_id, kept.run_id) == ("m-o1", instance_id, run_id)
+    assert (kept.proofs_per_hour, kept.proofs, kept.boot_s, kept.params_s) == (360.0, 2, 40.0, 25.0)
+    assert kept.work.startswith("groth16/bls12381/")
+    assert kept.specs["key_bytes"] == 1000
