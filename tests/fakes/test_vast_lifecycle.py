@@ -116,6 +116,44 @@ def test_outbid_and_back_by_itself(market: Market, customer: Customer) -> None:
     assert states(customer, i) == ("running", "running", "running", "running")
 
 
+def test_outbid_while_it_loads_shows_in_the_state_alone(market: Market, customer: Customer) -> None:
+    i = customer.rented(market.add_machine(min_bid_share=0.5), price=0.3, boot=False)
+    market.advance(15)
+    market.life.outbid(i)
+
+    market.advance(600)
+    assert states(customer, i) == ("loading", "stopped", "stopped", "stopped")
+
+
+def test_a_market_may_follow_another_clock() -> None:
+    """One that jumps ahead, and once back."""
+    times = [1_000_000]
+    market = Market(now_ms=lambda: times[0])
+    account = market.add_account("k" * 64)
+    i = market.add_instance(account, "a", market.add_machine(dollars_per_gpu_hour=1.0))
+
+    times[0] += 3_600_000
+    assert market.bill_by_kind("a")["gpu"] == pytest.approx(1.0)
+    times[0] -= 1_800_000
+    assert market.bill_by_kind("a")["gpu"] == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="follows another clock"):
+        market.advance(1)
+    times[0] += 40 * 86_400_000
+    assert market.live() == []
+    assert i.destroyed_ms == i.end_ms + 48 * 3_600_000
+
+
+def test_reads_may_lag(market: Market, customer: Customer) -> None:
+    market.read_lag_s = 5.0
+    i = customer.rented(boot=False)
+
+    assert customer.show(i) is None
+    assert customer.page()["instances"] == []
+    market.advance(5)
+    assert customer.show(i)
+    assert customer.page()["total_instances"] == 1
+
+
 def test_a_new_bid(market: Market, customer: Customer) -> None:
     i = customer.rented(market.add_machine(dollars_per_gpu_hour=0.4, min_bid_share=0.5), price=0.25)
     fixed = customer.rented()

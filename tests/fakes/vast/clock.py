@@ -34,6 +34,7 @@ class Clock:
         self.now_ms: int = source() if callable(source) else source
         self._events: list[Event] = []
         self._number = 0
+        self._moving = False
 
     @property
     def follows(self) -> bool:
@@ -60,13 +61,17 @@ class Clock:
 
     def catch_up(self) -> None:
         """Bring the market to the source's time. Never back: a source that jumps back stands still here."""
-        if self._source is not None:
+        if self._source is not None and not self._moving:
             self._move_to(max(self._source(), self.now_ms))
 
     def _move_to(self, then_ms: int) -> None:
-        while self._events and self._events[0].due_ms <= then_ms:
-            event = heapq.heappop(self._events)
-            if not event.cancelled:
-                self.now_ms = max(self.now_ms, event.due_ms)
-                event.action()
-        self.now_ms = then_ms
+        self._moving = True
+        try:
+            while self._events and self._events[0].due_ms <= then_ms:
+                event = heapq.heappop(self._events)
+                if not event.cancelled:
+                    self.now_ms = max(self.now_ms, event.due_ms)
+                    event.action()
+            self.now_ms = then_ms
+        finally:
+            self._moving = False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PREFIX = "/_fake/"
 Body = dict[str, Any]
 MARKET_SETTINGS = frozenset(
-    ("pull_s", "charges_lag_s", "credit_refresh_s", "skew_s", "unknown_field", "gone_form", "double_rent")
+    ("pull_s", "charges_lag_s", "credit_refresh_s", "skew_s", "read_lag_s", "unknown_field", "gone_form", "double_rent")
 )
 LIMIT_SETTINGS = frozenset(("enforce", "form", "retry_after", "search_quota"))
 

@@ -142,8 +142,7 @@ class Lifecycle:
     def outbid(self, i: Instance, resume_after_s: float | None = None) -> None:
         """Somebody pays more. No notice; it comes back by itself when the price falls, and bills again."""
         self.stop(i)
-        if resume_after_s is not None:
-            self.live(i, stages.outbid(self, i, resume_after_s))
+        self.live(i, stages.outbid(self, i, resume_after_s))
 
     def resume(self, i: Instance) -> None:
         """The price fell below the bid again: it comes back, if its GPUs are free."""

@@ -71,6 +71,8 @@ class Market:
         self.charges_lag_s = 3600.0
         self.credit_refresh_s = 3.0
         self.skew_s = 0.0
+        self.read_lag_s = 0.0
+        """How long after its creation an instance is in no answer."""
         self.env_value_limit: int | None = MAX_ENV_VALUE
         self.unknown_field = "ignore"
         self.gone_form = "null"
@@ -225,7 +227,7 @@ class Market:
         i.env = self._container_env(i)
         self.instances[number] = account.live[number] = i
         self.keys[secret] = Key(secret, f"instance:{number}", account, frozenset(), number)
-        i.shown_from_ms = i.listed_from_ms = self.now_ms
+        i.shown_from_ms = i.listed_from_ms = self.now_ms + round(self.read_lag_s * 1000)
         for index in offer.gpus:
             machine.taken.setdefault(index, number)
         self.refresh_offers(machine)
@@ -275,6 +277,7 @@ class Market:
 
     def bill_by_kind(self, what: int | str | None = None) -> dict[str, float]:
         """Dollars by gpu, disk, bwd and bwu: of one instance (id), of all with a label, of all."""
+        self.clock.catch_up()
         found = [i for i in self.instances.values() if what is None or what in (i.id, str(i.id), i.label)]
         return {
             kind: sum(i.meter.dollars(kind, 0, self.now_ms + (kind in (DOWN, UP))) for i in found) for kind in KINDS
@@ -286,6 +289,7 @@ class Market:
 
     def live(self, label_prefix: str = "") -> list[Instance]:
         """Instances that exist, and cost, under labels with this prefix."""
+        self.clock.catch_up()
         return [i for i in self.instances.values() if i.live and (i.label or "").startswith(label_prefix)]
 
     def double_rentals(self) -> dict[str, list[int]]:

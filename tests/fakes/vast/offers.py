@@ -201,7 +201,7 @@ class Search:
         if not self.kind:
             raise Refused(400, "invalid_args", f"type: {body['type']!r} is not one of on-demand, bid, reserved")
         self.storage_gb = number(body.get("allocated_storage"), "allocated_storage", DEFAULT_STORAGE_GB)
-        self.limit = min(CAP, int(number(body.get("limit"), "limit", CAP)))
+        self.limit = min(CAP, int(number(body.get("limit"), "limit", CAP))) or CAP
         self.order = [(str(c[0]), str(c[1] if len(c) > 1 else "asc")) for c in body.get("order") or [["score", "desc"]]]
         self.filters: list[tuple[str, str, Any]] = []
         for name, wanted in {**DEFAULTS, **body}.items():
@@ -247,6 +247,8 @@ def matches(offer: dict[str, Any], name: str, op: str, wanted: Any) -> bool:
     """One condition on one offer. Numbers may come as text; a missing value fits nothing but `neq` and `notin`."""
     if name == "id":
         return False
+    if name == "rented" and op == "eq" and wanted is True:
+        return True  # "also where I rent already"
     if name == "verified":
         have: Any = offer["verification"] == "verified"
     elif name == "datacenter":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tests.fakes.vast.instances import Instance
+from tests.fakes.vast.instances import LOADING, Instance
 
 if TYPE_CHECKING:
     from tests.fakes.vast.lifecycle import Lifecycle
@@ -62,10 +62,13 @@ def stopping(life: Lifecycle, i: Instance, shows: str = "exited") -> Iterator[fl
     life.set(i, actual=shows, ports_open=False)
 
 
-def outbid(life: Lifecycle, i: Instance, resume_after_s: float) -> Iterator[float]:
-    yield from stopping(life, i)
-    yield max(0.0, resume_after_s - STOP_S)
-    yield from resuming(life, i)
+def outbid(life: Lifecycle, i: Instance, resume_after_s: float | None) -> Iterator[float]:
+    """A running container is stopped, one that loads goes on saying so; the state fields tell."""
+    if i.actual not in LOADING:
+        yield from stopping(life, i)
+    if resume_after_s is not None:
+        yield max(0.0, resume_after_s - STOP_S)
+        yield from resuming(life, i)
 
 
 def resuming(life: Lifecycle, i: Instance) -> Iterator[float]:
