@@ -41,9 +41,8 @@ def meter_of(status: str, facts: Mapping[str, Any]) -> str:
     """Which meter runs on a machine that is listed so. A frozen or restarting one keeps its GPU, and pays for it."""
     if status == OFFLINE:
         return NO_METER
-    if status in (STOPPED, EXITED) and facts.get("cur_state") == "stopped" and facts.get("intended") != "frozen":
-        return DISK_METER
-    return RUNNING_METER
+    halted = status in (STOPPED, EXITED) and facts.get("cur_state") == "stopped"
+    return DISK_METER if halted and facts.get("actual") != "frozen" else RUNNING_METER
 
 
 def spent(instance: Instance, now_ms: int) -> float:
