@@ -115,3 +115,25 @@ def user_add(name: str, role: str) -> None:
             fix = "Make it with: provefleet up"
             raise click.ClickException(f"can't add {name}: the database can't be used ({why}). {fix}") from error
     click.echo(f"{name} ({role}) can sign in once with the password: {password}")
+
+
+@click.group()
+def vast() -> None:
+    """The marketplace Vast.ai."""
+
+
+@vast.command("check")
+@click.option("--spend", is_flag=True, help="Rent a machine for less than $0.10 too, and destroy it.")
+@click.option("--yes", is_flag=True, help="With --spend: don't ask first.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document at the end instead of text.")
+def vast_check(spend: bool, yes: bool, as_json: bool) -> None:
+    """Does the account key work, and what does Vast.ai do where its documents leave it open? Takes about a minute.
+
+    Reads only, unless --spend is given. Exit code 1 when something is wrong.
+    """
+    from jobs.context import Context
+    from jobs.market import vast_check as check
+    from jobs.settings import load_settings
+
+    with one_line_errors():
+        raise SystemExit(check.run(Context(load_settings()), spend=spend, yes=yes, as_json=as_json))
