@@ -241,9 +241,15 @@ class _Words:
         return f"no {what} was measured at this work: by its specs"
 
 
-def rank_offers(context: Context, session: Session, run: Run, offers: Sequence[Offer]) -> list[Ranked]:
-    """`offers` in the order in which `run` should try them, each with its forecast and why."""
+def rank_offers(
+    context: Context, session: Session, run: Run, offers: Sequence[Offer], key: Input | None = None
+) -> list[Ranked]:
+    """`offers` in the order in which `run` should try them, each with its forecast and why.
+
+    `key` stands in for the run's own where that is not made yet.
+    """
     now = context.now_ms()
-    key = session.get(Input, run.zkey_id) if run.zkey_id else None
+    if run.zkey_id:
+        key = session.get(Input, run.zkey_id)
     work = work_for(context.settings, run, key, traffic_of(session, run))
     return rank(known.read(session, work, run.id, now), work, offers, now)
