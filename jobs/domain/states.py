@@ -29,6 +29,9 @@ BILLABLE = (*WORKING, SEALING, DESTROYING)
 ENDED = (DESTROYED, NOT_RENTED)
 
 QUEUED, ACTIVE = "queued", "active"
+
+LOST_AFTER_MS = 5_000
+"""A job enqueued this long ago that has not claimed its row is taken for lost, and enqueued again."""
 VERDICTS = ("passed", "slow", "broken", "failed", "cancelled")
 
 Guard = Callable[[], ColumnElement[bool]]
@@ -115,7 +118,7 @@ def transition(
             reason=reason,
             claim_token=None,
             claim_until_ms=None,
-            wake_at_ms=now_ms if new in (SEALING, DESTROYING) else None,
+            wake_at_ms=now_ms + LOST_AFTER_MS if new in (SEALING, DESTROYING) else None,
             **({"ended_ms": now_ms} if new in ENDED else {}),
             **(values or {}),
         )

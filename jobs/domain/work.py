@@ -17,13 +17,12 @@ from sqlalchemy.orm import Session, aliased
 
 from jobs.domain.db import rows_changed, writing
 from jobs.domain.models import Event, Instance, Json, Run
+from jobs.domain.states import LOST_AFTER_MS
 
 if TYPE_CHECKING:
     from jobs.context import Context
 
 CLAIM_S = 12
-LOST_AFTER_MS = 5_000
-"""A job enqueued this long ago that has not claimed its row is taken for lost, and enqueued again."""
 
 INSTANCE_JOBS = {
     "renting": "deploy",
@@ -48,7 +47,9 @@ def wake(session: Session, row: Run | Instance, now_ms: int) -> None:
     if job is None:
         return
     row.job_attempt = (row.job_attempt or 0) + 1
-    row.wake_at_ms = now_ms + LOST_AFTER_MS
+    due = now_ms + LOST_AFTER_MS
+    # Never later than it was: a machine that calls every second must not hold off what is due, while Redis is down.
+    row.wake_at_ms = due if row.wake_at_ms is None else min(row.wake_at_ms, due)
     session.flush()
     session.info.setdefault("wake", []).append((job, row.id, row.job_attempt))
 

@@ -11,7 +11,8 @@ import pytest
 from jobs import reconcile
 from jobs.context import Context
 from jobs.domain.models import Instance
-from jobs.domain.work import CLAIM_S, LOST_AFTER_MS, Claim, job_of, take, transaction, wake
+from jobs.domain.states import LOST_AFTER_MS
+from jobs.domain.work import CLAIM_S, Claim, job_of, take, transaction, wake
 from tests.jobs.rows import new_instance, new_run
 from tests.jobs.scene import Clock, Scene
 
@@ -93,6 +94,16 @@ def test_a_release_looks_again_at_the_sooner_of_two_times(context: Context, cloc
     assert claim is not None
     claim.release()
     assert scene.instance(row.id).wake_at_ms is None
+
+
+def test_a_machine_that_calls_all_the_time_holds_off_nothing(context: Context, clock: Clock, scene: Scene) -> None:
+    row = new_instance(context, state="sealing")
+    due = clock() + LOST_AFTER_MS
+    for _ in range(10):
+        with transaction(context) as session:
+            wake(session, session.get_one(Instance, row.id), clock())
+        clock.advance(1)
+    assert scene.instance(row.id).wake_at_ms == due
 
 
 def test_a_worker_that_dies_leaves_a_row_that_is_looked_at_again(context: Context, clock: Clock, scene: Scene) -> None:
