@@ -276,6 +276,8 @@ def _mark(
     if session.get(Machine, key) is None:
         return
     measurements.keep(session, instance, run, result, now)
+    if verdict.state == "broken":
+        reputation.failed(session, now, instance, verdict.reason, "benchmark")
     if verdict.machine_mark:
         reputation.mark(
             session,

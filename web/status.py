@@ -91,6 +91,7 @@ EVENTS = {
     "instance.forced": "Destroyed by force:",
     "agent.sealed": "The machine has shipped everything",
     "benchmark.again": "Measured once more:",
+    "benchmark.early": "Stopped early:",
     "instance.stopped": "Stopped by the provider:",
     "instance.boot_failed": "Does not start:",
     "instance.wrong_kind": "Not what was asked for:",

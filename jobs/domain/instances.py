@@ -12,6 +12,7 @@ from jobs import payloads
 from jobs.domain.models import Instance, Offer, Run
 from jobs.domain.states import ACTIVE, DESTROYING, SEALING, WORKING, conclude, transition
 from jobs.domain.work import Claim, record, transaction, wake
+from jobs.market import reputation
 from jobs.market.providers.base import KeyRefused
 
 if TYPE_CHECKING:
@@ -76,10 +77,11 @@ def leave(
     """
     if not to_sealing(context, session, instance, reason, actor, token=token):
         return False
-    run = session.get(Run, instance.run_id) if instance.run_id else None
+    run, now = session.get(Run, instance.run_id) if instance.run_id else None, context.now_ms()
+    reputation.failed(session, now, instance, reason, actor)
     if run is None or run.state != ACTIVE:
         return True
-    now, tried = context.now_ms(), machines_tried(session, run.id)
+    tried = machines_tried(session, run.id)
     if len(tried) >= MAX_MACHINES:
         reason = f"{len(tried)} machines were tried; the last: {reason}"
     if len(tried) >= MAX_MACHINES or run.offer_id is not None or not _is_another_offered(session, run, tried):

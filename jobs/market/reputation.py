@@ -30,6 +30,12 @@ JOBS = ("benchmark", "agent", "watch", "deploy", "reconcile")
 """Who marks by what was seen; anybody else is an operator."""
 
 
+FAILED = "machine.failed"
+"""The event of a rental that came to nothing by the machine's own fault; the chance of failure is reckoned from them."""
+MARKET = ("outbid", "no_credit", "expired")
+"""Why a provider stops machines that have done nothing wrong."""
+
+
 class MarkRefused(ValueError):
     """The mark can't be made, appealed or withdrawn: why, and what to do."""
 
@@ -85,6 +91,17 @@ def mark(
     record(session, now_ms, by, "machine.marked", reason.strip(), run_id=run_id, instance_id=instance_id, data=told)
     session.flush()
     return made
+
+
+def failed(session: Session, now_ms: int, instance: Instance, reason: str, by: str) -> None:
+    """Remember that this rental came to nothing. It is no mark: one failure may be chance, and counts as that.
+
+    What the market did (outbid, no credit left, the contract's end) is held against no machine.
+    """
+    if (instance.seen or {}).get("stopped_why") in MARKET:
+        return
+    told = {"provider": instance.provider, "machine": instance.machine_id}
+    record(session, now_ms, by, FAILED, reason, run_id=instance.run_id, instance_id=instance.id, data=told)
 
 
 def weight(mark: Mark, now_ms: int) -> float:

@@ -17,8 +17,6 @@ Machine = tuple[str, str]
 MEASUREMENTS, RENTALS = 4_000, 2_000
 """The newest ones are read: older ones say little of what is to be rented now."""
 MONTH_MS = 30 * 86_400_000
-FAILED = "machine.failed"
-"""The event of a rental that came to nothing by the machine's own fault."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,8 @@ def _tried(session: Session, run_id: str) -> frozenset[Machine]:
 
 def _rentals(session: Session) -> list[Rental]:
     ids = select(Instance.id).where(Instance.rented_ms.is_not(None)).order_by(Instance.created_ms.desc()).limit(RENTALS)
-    failed = set(session.scalars(select(Event.instance_id).where(Event.instance_id.in_(ids), Event.kind == FAILED)))
+    told = (Event.instance_id.in_(ids), Event.kind == reputation.FAILED)
+    failed = set(session.scalars(select(Event.instance_id).where(*told)))
     measured = set(session.scalars(select(Measurement.instance_id).where(Measurement.instance_id.in_(ids))))
     columns = (Instance.id, Instance.provider, Instance.machine_id, Instance.host_id, Instance.created_ms)
     rows = session.execute(
