@@ -25,6 +25,8 @@ QUEUES = ("lifecycle", "verify", "prepare")
 RESULT_TTL_S = 600
 RETRY_TICK_S = 1
 SCAN_EVERY_S = 300
+# At a marketplace's pace a scan takes minutes, and twice as many where two of them share it.
+TIMEOUT_S = 600
 
 
 class JsonCron(CronScheduler):
@@ -48,7 +50,7 @@ class JsonCron(CronScheduler):
         due = [job for job in self.get_jobs() if job.should_run()]
         for job in due:
             queue = Queue(job.queue_name, connection=self.connection, serializer=JSONSerializer)
-            queue.enqueue(job.func_name, *job.args, result_ttl=RESULT_TTL_S)
+            queue.enqueue(job.func_name, *job.args, result_ttl=RESULT_TTL_S, job_timeout=TIMEOUT_S)
             job.set_enqueue_time(now())
         return due
 

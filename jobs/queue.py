@@ -18,6 +18,7 @@ from rq.worker_pool import WorkerPool
 
 from jobs.context import Context, current, use
 from jobs.cron import QUEUES
+from jobs.cron import TIMEOUT_S as SCAN_TIMEOUT_S
 from jobs.domain.work import record, transaction
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ FUNCTIONS = {
     "collect_logs": "jobs.collect.collect_logs",
     "destroy": "jobs.destroy.destroy",
 }
-TIMEOUT_S = {"prepare": 3600}
+TIMEOUT_S = {"prepare": 3600, "scan_offers": SCAN_TIMEOUT_S}
 FAILURE_TTL_S = 7 * 86400
 RETRY_S = [1, 3, 10, 30]
 
