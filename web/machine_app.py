@@ -21,6 +21,7 @@ from jobs.domain.db import DatabaseUnavailable
 from logs.errors import StoreError
 from logs.tail import TailUnavailable
 from logs.wire import MAX_ARTIFACT_BYTES, MAX_FRAME_BYTES, TAIL_FRAME_BYTES, ChunkRecord, WireError
+from web import relay
 
 REGISTER_BYTES = 128 * 1024
 RETRY_AFTER_S = 2
@@ -33,7 +34,9 @@ def create_machine_app(context: Context | None = None) -> Flask:
     """The app; `context` is this process's own where none is given."""
     app = Flask("provefleet-machine", static_folder=None)
     app.extensions["context"] = context
-    app.register_blueprint(routes, url_prefix=PREFIX)
+    app.extensions["relay"] = relay.Busy()
+    for blueprint in (routes, relay.routes):
+        app.register_blueprint(blueprint, url_prefix=PREFIX)
     app.add_url_rule("/healthz", "healthz", _healthz, methods=["GET"])
     app.register_error_handler(AgentRefused, _refused)
     app.register_error_handler(HTTPException, _http_error)

@@ -19,7 +19,8 @@ from sqlalchemy.orm import Session
 
 from jobs.context import Context
 from jobs.domain.models import Input, Instance, Mark, Measurement, Offer, Run
-from jobs.domain.runs import RunRequest
+from jobs.domain.quotes import KEY_BYTES_A_CONSTRAINT
+from jobs.domain.runs import RunRequest, parse_circuit
 from jobs.market import ranking
 from jobs.market.ranking import Ranked
 from web import queries
@@ -82,7 +83,7 @@ class Shelf:
             return kept
         if kept is not None and fresh:
             if making.acquire(blocking=False):
-                threading.Thread(target=self._renew, args=(context, key, making), daemon=True).start()
+                threading.Thread(target=self._renew, args=(context, key, making), name="ranking", daemon=True).start()
             return kept
         with making:
             return self._make(context, key)
@@ -96,9 +97,10 @@ class Shelf:
             if kept is not None and (kept.scan, kept.learned) == (scan, learned) and now - kept.at_ms < AGED_MS:
                 return kept  # another thread made it while this one waited
             run = run_of(context, session, load)
+            zkey = session.get(Input, run.zkey_id) if run.zkey_id else key_to_be(load.circuit)
             here = (Offer.provider == load.provider, Offer.gone_ms.is_(None))
-            rows = ranking.rank_offers(context, session, run, session.scalars(select(Offer).where(*here)).all())
-            work = ranking.work_of(run, session.get(Input, run.zkey_id) if run.zkey_id else None)
+            offers = session.scalars(select(Offer).where(*here)).all()
+            rows, work = ranking.rank_offers(context, session, run, offers, zkey), ranking.work_of(run, zkey)
         made = Ranking(rows, work, scan, learned, now)
         with self._lock:
             self._kept[key] = made
@@ -144,6 +146,18 @@ def run_of(context: Context, session: Session, load: Workload) -> Run:
         created_by="",
         created_ms=context.now_ms(),
     )
+
+
+def key_to_be(circuit: str | None) -> Input | None:
+    """The key that a built-in circuit of which none is made yet will have: as large as we bound it in a quote.
+
+    Its domain holds the constraints, the public values and one more (snarkjs, zkey_new.js).
+    """
+    if circuit is None:
+        return None
+    _, size, curve = parse_circuit(circuit)
+    facts = {"curve": curve, "n_vars": size + 2, "domain_size": 1 << (size + 1).bit_length()}
+    return Input(kind="zkey", facts=facts, size_bytes=KEY_BYTES_A_CONSTRAINT * size)
 
 
 def _scan(session: Session, provider: str) -> tuple[Any, ...]:

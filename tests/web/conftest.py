@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from flask import Flask
+from pydantic import SecretStr
 
 from jobs.context import Context
 from tests.web.seed import Fleet
@@ -22,7 +23,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def site(tmp_path: Path, clock: Clock) -> tuple[Context, Fleet]:
-    return seeded(settings_of(tmp_path), clock)
+    market = {"vast_api_key": SecretStr("0" * 64), "public_url": "https://agents.provefleet.dev"}
+    return seeded(settings_of(tmp_path, **market), clock)
 
 
 @pytest.fixture

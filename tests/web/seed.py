@@ -370,6 +370,7 @@ class Seeder(Market):
             image_ran=HOSTILE[1],
             facts={HOSTILE[0]: {HOSTILE[1]: HOSTILE[4]}},
             telemetry={HOSTILE[1]: 1.0},
+            **seed_vast.hostile(),
         )
         self.fleet.hostile_instance = instance.id
         self.proofs(session, run, instance, [("error", text) for text in HOSTILE])

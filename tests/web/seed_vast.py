@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.web.seed import Seeder
 
 GIB = 1 << 30
-WORK = "groth16/bls12381/4096"
+WORK = "groth16/bls12381/8192"
 # model, GB of VRAM, $/h of one, proofs/h of one at this work
 CARDS = (
     ("RTX 4090", 24, 0.38, 620.0),
@@ -77,7 +77,7 @@ def offers(seeder: Seeder, session: Session) -> None:
                     "reliability": 0.995 - 0.001 * (i % 9),
                     "verification": "verified" if i % 8 else "unverified",
                     "duration_s": (2 + i % 20) * DAY // 1000,
-                    "cuda": 12.8 if i % 4 else 13.0,
+                    "cuda": 12.8 if i % 9 == 8 else 13.0,
                     "driver": "580.95.05",
                     "compute_capability": 8.9,
                     "direct_ports": 100,
@@ -98,6 +98,22 @@ def offers(seeder: Seeder, session: Session) -> None:
                 last_seen_ms=seeder.now - MINUTE - i,
             )
         )
+    first = session.get_one(Offer, ("vast", str(9_400_000)))
+    columns = {c.key: getattr(first, c.key) for c in Offer.__table__.columns}
+    wrong: dict[str, Any] = {
+        "offer_id": HOSTILE[1][:64],
+        "machine_id": "666",
+        "host_id": HOSTILE[0],
+        "gpu_model": HOSTILE[0],
+    }
+    wrong |= {
+        "cpu_model": HOSTILE[4],
+        "location": HOSTILE[1][:64],
+        "facts": {"disk_gb": "lots", HOSTILE[0]: HOSTILE[1]},
+    }
+    session.add(Offer(**{**columns, **wrong}))
+    seen_then = {"first_seen_ms": seeder.now - DAY, "last_seen_ms": seeder.now - MINUTE}
+    session.add(Machine(provider="vast", machine_id="666", host_id=HOSTILE[0], description=HOSTILE[1], **seen_then))
     session.flush()
 
 
@@ -235,6 +251,14 @@ def forecast(rate: float, dollars: float) -> dict[str, Any]:
     }
 
 
+def hostile() -> dict[str, Any]:
+    """What a marketplace may write of a machine, on an instance."""
+    told = {"gpu_name": HOSTILE[1], "location": HOSTILE[4], "driver": HOSTILE[0], "intended": HOSTILE[2], "num_gpus": 1}
+    told |= {"ssh_direct": {"host": HOSTILE[1], "port": HOSTILE[0]}}
+    row = seen("1", status=HOSTILE[0], detail=HOSTILE[1], stopped_why=HOSTILE[2], boot_failed=HOSTILE[4], facts=told)
+    return {"seen": row, "forecast": {**forecast(1.0, 1.0), "why": HOSTILE[1]}}
+
+
 def rentals(seeder: Seeder, session: Session) -> None:
     """A bid that runs, one that pulls its image, one outbid and tried elsewhere, one billed higher than we thought."""
     vast = {"provider": "vast", "max_dollars": 2.0, "max_dollars_per_hour": 0.6}
@@ -297,6 +321,18 @@ def rentals(seeder: Seeder, session: Session) -> None:
 
 
 def money(seeder: Seeder, session: Session) -> None:
+    session.add(
+        Charge(
+            provider="vast",
+            provider_id="77",
+            label=HOSTILE[1],
+            kind=HOSTILE[0][:16],
+            begin_ms=seeder.now - 2 * HOUR,
+            end_ms=seeder.now - HOUR,
+            dollars=3.2,
+            fetched_ms=seeder.now - HOUR,
+        )
+    )
     session.add(
         Account(provider="vast", credit_dollars=14.2, read_ms=seeder.now - MINUTE, charged_until_ms=seeder.now - HOUR)
     )

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from jobs.domain.models import Account, Cap, User
-from jobs.market import budget
+from jobs.market import budget, provider_names
 from web import paging, scope, spending
 from web.access import admin, viewer
 
@@ -73,6 +73,7 @@ def _show(problems: dict[str, str]) -> str:
         users=session.scalars(select(User.name).where(User.disabled.is_(False)).order_by(User.name)).all(),
         problems=problems,
         form=request.form,
+        marketplaces=[name for name in provider_names(scope.context().settings) if name != "local"],
         floor=scope.context().settings.credit_floor_dollars,
     )
 

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
 from sqlalchemy import func, or_, select
-from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from jobs.domain.models import Machine
+from jobs.domain.models import Machine, Mark
 from jobs.domain.work import transaction
 from jobs.market import reputation
 from web import charts, memory, paging, queries, scope
@@ -113,15 +112,19 @@ def mark(provider: str, machine_id: str) -> Response | tuple[str, int]:
     return redirect(url_for("machines.one", provider=provider, machine_id=machine_id))
 
 
-def _decide(provider: str, machine_id: str, done: str, act: Callable[[Session, str], object]) -> Response:
+def _decide(provider: str, machine_id: str, mark_id: int, decide: Callable[..., Mark], done: str) -> Response:
+    """Appeal or withdraw a mark of this machine, with the reason of the form."""
     _machine(provider, machine_id)
+    mark = scope.db().get(Mark, mark_id)
+    if mark is None or (mark.provider, mark.machine_id) != (provider, machine_id):
+        abort(404, description="This machine has no such mark.")
     reason = request.form.get("reason", "").strip()[:REASON]
     if not reason:
         flash("Say why: the reason is kept with the mark. Nothing changed.")
     else:
         try:
             with transaction(scope.context()) as session:
-                act(session, reason)
+                decide(session, scope.now_ms(), mark_id, scope.actor(), reason)
             flash(done)
         except reputation.MarkRefused as error:
             flash(f"Nothing changed: {error}.")
@@ -132,22 +135,12 @@ def _decide(provider: str, machine_id: str, done: str, act: Callable[[Session, s
 @operator
 def appeal(provider: str, machine_id: str, mark_id: int) -> Response:
     """Say why a mark is wrong; an admin decides."""
-    now, actor = scope.now_ms(), scope.actor()
-    return _decide(
-        provider,
-        machine_id,
-        "The appeal is noted. An admin can withdraw the mark.",
-        lambda session, reason: reputation.appeal(session, now, mark_id, actor, reason),
-    )
+    done = "The appeal is noted. An admin can withdraw the mark."
+    return _decide(provider, machine_id, mark_id, reputation.appeal, done)
 
 
 @blueprint.post("/machines/<provider>/<machine_id>/marks/<int:mark_id>/withdraw")
 @admin
 def withdraw(provider: str, machine_id: str, mark_id: int) -> Response:
-    now, actor = scope.now_ms(), scope.actor()
-    return _decide(
-        provider,
-        machine_id,
-        "The mark is withdrawn; it stays readable on this page.",
-        lambda session, reason: reputation.withdraw(session, now, mark_id, actor, reason),
-    )
+    done = "The mark is withdrawn; it stays readable on this page."
+    return _decide(provider, machine_id, mark_id, reputation.withdraw, done)
