@@ -98,6 +98,11 @@ def test_another_host(market: Market, customer: Customer) -> None:
     reply = customer.http.get("/api/v1/instances/")
 
     assert (reply.status_code, reply.headers["location"]) == (308, "https://thief.example/api/")
+    assert market.violations == []
+    customer.store.get(reply.headers["location"])
+    assert market.violations == []
+    customer.http.get(reply.headers["location"])
+    assert [v.what for v in market.violations] == ["key sent to thief.example"]
 
 
 def test_times_turns_and_calls_that_are_spared(market: Market, customer: Customer) -> None:

@@ -143,6 +143,16 @@ def test_a_market_may_follow_another_clock() -> None:
     assert i.destroyed_ms == i.end_ms + 48 * 3_600_000
 
 
+def test_an_unreliable_market(market: Market, customer: Customer) -> None:
+    market.life.unreliable = True
+    good, bad = ([customer.rented(market.add_machine(trouble=share)) for _ in range(20)] for share in (0.0, 1.0))
+    market.advance(600)
+
+    assert {i.actual for i in good} == {"running"}
+    fine = [i for i in bad if i.actual == "running" and not i.truth]
+    assert len(fine) < 15
+
+
 def test_reads_may_lag(market: Market, customer: Customer) -> None:
     market.read_lag_s = 5.0
     i = customer.rented(boot=False)

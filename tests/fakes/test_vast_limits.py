@@ -191,8 +191,9 @@ def test_the_old_host_sends_one_on(market: Market) -> None:
     assert reply.headers["location"] == "https://console.vast.ai/api/v1/instances/"
 
 
-def test_a_route_that_is_none(customer: Customer) -> None:
+def test_a_route_that_is_none(market: Market, customer: Customer) -> None:
     reply = customer.http.get("/api/v9/everything/")
 
     assert reply.status_code == 404
     assert json.loads(reply.text)["error"] == "not_found"
+    assert (market.requests[-1].route, market.requests[-1].status) == ("GET /api/v9/everything/", 404)

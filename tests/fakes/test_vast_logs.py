@@ -103,6 +103,14 @@ def test_the_store_refuses_a_bearer_and_the_market_notes_it(market: Market, cust
     assert [v.what for v in market.violations] == ["key sent to the log host"]
 
 
+def test_the_store_may_be_busy(market: Market, customer: Customer) -> None:
+    url = customer.logs(customer.rented())
+    market.advance(5)
+    market.logs.outages = 2
+
+    assert [customer.store.get(url).status_code for _ in range(3)] == [503, 503, 200]
+
+
 def test_parts_of_an_object(market: Market, customer: Customer) -> None:
     i = customer.rented()
     market.logs.planned.append(Upload(0.0, change=lambda text: b"x" * (1 << 20), repeat=300))

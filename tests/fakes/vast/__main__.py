@@ -23,14 +23,24 @@ KEY = "fake0000000000000000000000000000000000000000000000000000000f4ce1"
 @click.option("--credit", default=25.0, show_default=True, help="Dollars of the account.")
 @click.option("--key", default=KEY, help="The account's key.")
 @click.option("--churn", default=60.0, show_default=True, help="Seconds between moves of the market; 0 for none.")
+@click.option("--unreliable", is_flag=True, help="Rentals go wrong by chance, on some machines often.")
 @click.option("--scenario", "names", multiple=True, help="A nasty case, such as N8 or N25:stale. May be repeated.")
 def main(
-    port: int, seed: int, offers: int, speed: float, credit: float, key: str, churn: float, names: tuple[str, ...]
+    port: int,
+    seed: int,
+    offers: int,
+    speed: float,
+    credit: float,
+    key: str,
+    churn: float,
+    unreliable: bool,
+    names: tuple[str, ...],
 ) -> None:
     """A fake Vast.ai on 127.0.0.1, until SIGTERM or Ctrl-C."""
     market = Market(seed, time.time_ns() // 1_000_000)
     market.add_account(key, credit, name="operator")
     market.seed_offers(offers)
+    market.life.unreliable = unreliable
     if churn:
         keep_moving(market, churn)
     try:

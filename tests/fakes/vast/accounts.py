@@ -43,7 +43,6 @@ class Account:
     """What is rented now, by id."""
     ssh_keys: list[dict[str, Any]] = field(default_factory=list)
     payments: list[dict[str, Any]] = field(default_factory=list)
-    templates: list[dict[str, Any]] = field(default_factory=list)
     webhooks: list[dict[str, Any]] = field(default_factory=list)
     v0_list: str = "410"
     card: bool = True

@@ -65,9 +65,6 @@ class Meter:
         running = Period(self.since_ms, end_ms, self.gpu, self.disk)
         return sum(period.dollars(kind, begin_ms, end_ms) for period in (*self.periods, running))
 
-    def total(self, now_ms: int) -> float:
-        return sum(self.dollars(kind, 0, now_ms + 1 if kind in (DOWN, UP) else now_ms) for kind in KINDS)
-
 
 class Purse:
     """An account's credit: it falls with the meters, and says so the moment that it is gone."""

@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.fakes.vast.errors import NoAnswer, NoConnection, Reset
 
@@ -65,6 +66,8 @@ class Faults:
         self._routes = routes
         self._armed: dict[str, list[Fault]] = {}
         self.done: list[Fault] = []
+        self.elsewhere: set[str] = set()
+        """Hosts that redirects lead to."""
 
     def arm(
         self,
@@ -80,6 +83,9 @@ class Faults:
             raise ValueError(f"no fault is called {kind!r}: one of {', '.join(sorted(KINDS))}, or like 504_after")
         fault = Fault(self.route(route), kind, times, skip, only, options)
         self._armed.setdefault(fault.route, []).append(fault)
+        if kind == "redirect":
+            options.setdefault("to", "https://elsewhere.example/api/")
+            self.elsewhere.add(urlsplit(options["to"]).netloc)
         return fault
 
     def route(self, name: str) -> str:
@@ -136,7 +142,7 @@ def before(fault: Fault) -> Reply | None:
         case "empty":
             return Reply(200, b"")
         case "redirect":
-            return Reply(308, b"", {"Location": options.get("to", "https://elsewhere.example/api/")}, "text/html")
+            return Reply(308, b"", {"Location": options["to"]}, "text/html")
         case "reply":
             return Reply(options.get("status", 200), options.get("body"), dict(options.get("headers", {})))
         case "lie":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from tests.fakes.vast import stages
+from tests.fakes.vast import nasty, stages
 from tests.fakes.vast.accounts import Account
 from tests.fakes.vast.errors import Refused
 from tests.fakes.vast.instances import LOADING, Instance
@@ -36,6 +36,8 @@ class Lifecycle:
         """What becomes of a start that was queued because the GPUs were let: it `fires` once they are free, or
         `reverts` to stopped. Both were reported."""
 
+        self.unreliable = False
+        """Whether rentals go wrong by chance, more often on some machines than on others."""
         self.reappearing = 0
         """How many of the next destroys only hide the instance for a while."""
 
@@ -63,8 +65,13 @@ class Lifecycle:
     # A life.
 
     def begin(self, i: Instance) -> None:
-        """A new instance starts on the life that was ordered for it."""
-        self.live(i, (self.lives.pop(0) if self.lives else stages.normal)(self, i))
+        """A new instance starts on the life that was ordered for it, or on one as its machine has them."""
+        life = stages.normal
+        if self.lives:
+            life = self.lives.pop(0)
+        elif self.unreliable and self.market.rng.random() < i.machine.trouble:
+            life = self.market.rng.choice(nasty.TROUBLES)
+        self.live(i, life(self, i))
 
     def live(self, i: Instance, steps: Iterator[float]) -> None:
         """Go through `steps` from now on, and give up what it was about to do."""

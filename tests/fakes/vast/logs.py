@@ -67,6 +67,8 @@ class LogHost:
     planned: list[Upload] = field(default_factory=list)
     objects: dict[str, Stored] = field(default_factory=dict)
     reads: int = 0
+    outages: int = 0
+    """How many of the next reads are answered 503."""
     shows_env: int = 0
     """How many of the next logs have the container's environment in them, secrets and all."""
 

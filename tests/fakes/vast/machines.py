@@ -34,7 +34,8 @@ SLOWEST, FASTEST = 0.62, 0.62 * 1.9
 
 @dataclass(slots=True, eq=False, repr=False)
 class Machine:
-    """One computer. `true_speed` is what nobody is told: its proofs per hour relative to a typical one of its kind.
+    """One computer. Nobody is told `true_speed`, its proofs per hour relative to a typical one of its kind, nor
+    `trouble`, the share of its rentals that go wrong in a market that is `unreliable`.
 
     Prices are dollars: per GPU and hour, per GB and month for disk, per GB for traffic. `min_bid_share` is the
     lowest bid as a share of the price. `starts` is False when its GPUs can't be had just now although they are listed.
@@ -46,6 +47,7 @@ class Machine:
     num_gpus: int
     dollars_per_gpu_hour: float
     true_speed: float = 1.0
+    trouble: float = 0.0
     cpu_name: str = "AMD EPYC 7543 32-Core Processor"
     cpu_cores: int = 64
     cpu_ghz: float = 2.8
@@ -93,14 +95,13 @@ class Machine:
 class Offer:
     """A slice: some GPUs of a machine, to be had under an id that lives as long as they are free.
 
-    `price_factor` moves with the market, `overrides` replaces fields of the answer: what a faulty search returns.
+    `price_factor` moves with the market; `row` is the part of its answers that stays, once it was made.
     """
 
     id: int
     machine: Machine
     gpus: tuple[int, ...]
     price_factor: float = 1.0
-    overrides: dict[str, Any] = field(default_factory=dict)
     row: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -151,7 +152,7 @@ def draw(rng: Random, machine_id: int, host_id: int, now_ms: int) -> Machine:
     new = rng.random() < 0.08
     cuda = rng.choice((12.2, 12.4, 12.6, 12.8, 12.8, *(13.0,) * 9))
     down = round(rng.lognormvariate(6.6, 0.6), 1)
-    return Machine(
+    machine = Machine(
         id=machine_id,
         host_id=host_id,
         gpu=gpu,
@@ -187,3 +188,5 @@ def draw(rng: Random, machine_id: int, host_id: int, now_ms: int) -> Machine:
         rentable=rng.random() < 0.97,
         listed_ms=now_ms - rng.randrange(86_400_000),
     )
+    machine.trouble = round(min(0.5, 4 * (1 - machine.reliability)), 4)
+    return machine

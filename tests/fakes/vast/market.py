@@ -134,7 +134,7 @@ class Market:
         return self.list_machine(machine)
 
     def seed_offers(self, count: int) -> list[Offer]:
-        """Machines as one meets them, until `count` offers are there that a default search may find."""
+        """Machines as one meets them, until there are `count` more offers; a default search hides some of them."""
         wanted = len(self.offers) + count
         host = self.next_id("host")
         while len(self.offers) < wanted:
@@ -301,8 +301,8 @@ class Market:
         return {label: ids for label, ids in found.items() if len(ids) > 1}
 
     def foreign_touched(self) -> list[Instance]:
-        """Strangers' instances that somebody changed through the API, or that are gone."""
-        return [i for i in self.instances.values() if i.foreign and (i.touched or not i.live)]
+        """Strangers' instances that somebody changed or destroyed through the API."""
+        return [i for i in self.instances.values() if i.foreign and i.touched]
 
     def key_seen_in(self, text: str | bytes) -> list[str]:
         """Names of the account keys that are in the text."""

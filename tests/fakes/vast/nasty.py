@@ -179,3 +179,7 @@ def unheard(life: Lifecycle, i: Instance) -> Iterator[float]:
     life.set(i, actual="hibernating")
     yield 120.0
     life.set(i, actual="running")
+
+
+# What goes wrong with machines by themselves, without anybody's doing.
+TROUBLES = (silent, slow, stuck, oci_error, no_driver, less_vram, killed, restarting, blip, offline)

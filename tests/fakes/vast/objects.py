@@ -31,6 +31,9 @@ def serve(market: Market, environ: dict[str, Any], start_response: Any) -> Itera
     if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
         return _error(start_response, "403 Forbidden", "AccessDenied", "Access Denied")
     market.logs.reads += 1
+    if market.logs.outages:
+        market.logs.outages -= 1
+        return _error(start_response, "503 Slow Down", "SlowDown", "Please reduce your request rate.")
     stored = market.logs.objects.get(path[1:])
     if stored is None:
         if market.logs.missing == 403:

@@ -180,8 +180,6 @@ def shown(offer: Offer, kind: str, storage_gb: float, now_ms: int, rented: bool)
             "discountedTotalPerHour": disk,
         },
     )
-    if offer.overrides:
-        found.update(offer.overrides)
     return found
 
 
@@ -227,12 +225,11 @@ class Search:
     def find(self, offer: Offer, now_ms: int, rented: bool) -> dict[str, Any] | None:
         """The offer as the answer shows it, None where it does not fit. Most fail on what is known already."""
         fixed = row(offer)
-        if not offer.overrides and not all(
-            matches(fixed, name, op, value) for name, op, value in self.filters if name not in MOVING
-        ):
+        if not all(matches(fixed, name, op, value) for name, op, value in self.filters if name not in MOVING):
             return None
         found = shown(offer, self.kind, self.storage_gb, now_ms, rented)
-        return found if all(matches(found, name, op, value) for name, op, value in self.filters) else None
+        moving = (one for one in self.filters if one[0] in MOVING)
+        return found if all(matches(found, *one) for one in moving) else None
 
     def sort(self, rows: list[dict[str, Any]]) -> None:
         """By several fields, the first one first; what has no value comes last."""

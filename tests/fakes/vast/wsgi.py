@@ -14,7 +14,7 @@ from tests.fakes.vast.accounts import Key
 from tests.fakes.vast.call import Call
 from tests.fakes.vast.errors import Refused
 from tests.fakes.vast.faults import Reply
-from tests.fakes.vast.limits import TooMany
+from tests.fakes.vast.limits import TooMany, Violation
 from tests.fakes.vast.market import Market, Seen
 from tests.fakes.vast.paths import Route, find
 
@@ -101,15 +101,19 @@ class App:
         text = auth.key_text(environ.get("HTTP_AUTHORIZATION", ""), query)
         address = environ.get("REMOTE_ADDR") or "127.0.0.1"
         route, numbers = find(method, path)
-        if route is None:
-            return Reply(404, {"success": False, "error": "not_found", "msg": f"{method} {path} is not a route"})
         key = market.keys.get(text)
-        body = _body(environ)
-        seen = Seen(route.name, key.name if key else address, market.now_ms, path, query, body)
+        name = route.name if route else f"{method} {path}"
+        seen = Seen(name, key.name if key else address, market.now_ms, path, query, _body(environ))
         query.pop("api_key", None)
         market.requests.append(seen)
+        host = environ.get("HTTP_HOST", "")
         try:
-            reply = self._through(route, seen, text, address, numbers)
+            if host in market.faults.elsewhere:
+                reply = self._stranger(seen, host, text)
+            elif route is None:
+                raise Refused(404, "not_found", f"{name} is not a route")
+            else:
+                reply = self._through(route, seen, text, address, numbers)
         except Refused as no:
             reply = Reply(no.status, no.body)
         seen.status = reply.status
@@ -136,6 +140,13 @@ class App:
         if market.extra_fields and isinstance(reply.body, dict):
             reply.body = {**reply.body, **market.extra_fields}
         return reply if fault is None else faults.after(fault, reply)
+
+    def _stranger(self, seen: Seen, host: str, text: str) -> Reply:
+        """Another host, to which a redirect has led: whoever sends it the key has given it away."""
+        if text:
+            what = f"key sent to {host}"
+            self.market.violations.append(Violation(what, seen.route, seen.identity, seen.at_ms))
+        return Reply(200, {"success": True})
 
     def _key(self, route: Route, text: str, numbers: list[int]) -> Key | None:
         instance_id = numbers[0] if numbers and "/instances/" in route.name else None
