@@ -138,7 +138,7 @@ class VastHttp:
                 if not route.repeatable:
                     break
                 lost = lost or self.says(answer)
-                self._pacer.penalty(route.name, self._pause_s(1.0, attempt))
+                self._pause(route, answer, 1.0, attempt)
                 continue
             if answer.status != 429:
                 self._named(route, answer)
@@ -206,7 +206,7 @@ class VastHttp:
                 data = _json(bytes(raw))
                 words = _words(bytes(raw[:1000])) if data is None else ""
                 return Answer(response.status_code, data, response.headers, words), ""
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, _Unreadable, OSError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, _Unreadable, OSError, ValueError) as error:
             return None, self.scrub(_describe(error))
 
     def _client(self, url: str) -> httpx.Client:
@@ -260,14 +260,16 @@ class VastHttp:
                 until_s = (now_s // 86_400 + 1) * 86_400  # the quota is of a day in UTC
             self._pacer.penalty(route.name, until_s - now_s)
             raise SearchQuotaUsedUp(_quota(until_s), int(until_s * 1000))
-        asked = _retry_after_s(answer.headers.get("Retry-After", ""), now_s)
-        if asked is None:
-            asked = number(answer.fields, "retry_after")
-        pause = self._pause_s(route.penalty_s, attempt) if asked is None else max(asked, route.interval_s)
-        self._pacer.penalty(route.name, min(pause, MAX_PAUSE_S))
+        self._pause(route, answer, route.penalty_s, attempt)
 
-    def _pause_s(self, least_s: float, attempt: int) -> float:
-        return float(least_s * 2**attempt * self._rng.uniform(1.0, 1.25))
+    def _pause(self, route: Route, answer: Answer | None, least_s: float, attempt: int) -> None:
+        """Holds everybody up: as long as the answer asks, else from `least_s` on, longer with each attempt."""
+        asked = None
+        if answer is not None:
+            asked = _retry_after_s(answer.headers.get("Retry-After", ""), self._now_ms() / 1000)
+            asked = number(answer.fields, "retry_after") if asked is None else asked
+        growing = least_s * 2**attempt * self._rng.uniform(1.0, 1.25)
+        self._pacer.penalty(route.name, min(growing if asked is None else max(asked, route.interval_s), MAX_PAUSE_S))
 
     def _named(self, route: Route, answer: Answer) -> None:
         """Raises for what is about our key or this address, and not about the thing asked for."""
@@ -300,10 +302,13 @@ def _tls() -> ssl.SSLContext:
 
 
 def _may_carry_key(url: str) -> bool:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
     if parts.scheme == "https":
         return True
-    host = parts.hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

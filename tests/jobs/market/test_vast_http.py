@@ -48,7 +48,10 @@ def test_the_key_travels_in_one_header_and_nowhere_else(call: Callable[[VastProv
     assert KEY.encode() not in sent.content
 
 
-@pytest.mark.parametrize("url", ["http://console.vast.ai", "http://10.0.0.5:8000", "http://localhost.evil.example"])
+@pytest.mark.parametrize(
+    "url",
+    ["http://console.vast.ai", "http://10.0.0.5:8000", "http://localhost.evil.example", "https://[bad", "http://"],
+)
 def test_the_key_is_not_sent_in_clear(url: str, call: Callable[[VastProvider], object]) -> None:
     wire = Wire(ok())
     with pytest.raises(KeyRefused, match="PROVEFLEET_VAST_URL must begin with https://"):
@@ -178,6 +181,22 @@ def test_but_not_for_ever() -> None:
     ):
         wire.provider().destroy("11")
     assert len(wire.requests) == 4
+
+
+@pytest.mark.parametrize("url", ["https://x:99999", "https://", "https://x y/", "https://xn--/"])
+def test_an_address_that_is_none_is_an_error_like_any_other(url: str, call: Callable[[VastProvider], object]) -> None:
+    wire = Wire(httpx.ConnectError("nowhere"))
+    with pytest.raises(ProviderUnavailable):
+        call(wire.provider(vast_url=url))
+
+
+def test_a_server_that_is_down_may_say_for_how_long() -> None:
+    wire = Wire(
+        httpx.Response(503, headers={"Retry-After": "30"}), httpx.Response(500, json={"retry_after": 5}), page()
+    )
+    assert wire.provider().list().complete
+    assert wire.times_ms[1] - wire.times_ms[0] >= 30_000
+    assert 5000 <= wire.times_ms[2] - wire.times_ms[1] < 6000
 
 
 # Too frequent.
