@@ -27,9 +27,8 @@ from gpu.protocol import (
     Seal,
     Sealed,
     Task,
-    Upload,
 )
-from jobs.domain import instances
+from jobs.domain import instances, relay
 from jobs.domain.db import writing
 from jobs.domain.models import Chunk, Instance, Proof, Run
 from jobs.domain.spec import build_spec, witness_fetch
@@ -46,8 +45,7 @@ from jobs.domain.states import (
     transition,
 )
 from jobs.domain.work import record, transaction, wake
-from logs import presign
-from logs.wire import emergency_key
+from jobs.market import specs
 
 if TYPE_CHECKING:
     from jobs.context import Context
@@ -152,6 +150,7 @@ def register(context: Context, bootstrap_token: str, message: Register) -> Regis
             )
         else:
             session.execute(update(Instance).where(Instance.id == instance.id).values(**values))
+        specs.check(session, now, instance, facts)
         return Registered(token=token, spec=spec, lease_s=float(run.lease_s))
 
 
@@ -224,14 +223,12 @@ def lease(context: Context, token: str, message: Lease) -> Leased:
         if message.progress.round <= instance.round:
             _note_progress(context, session, instance, message.progress)
         live = session.scalar(select(func.count()).select_from(Instance).where(Instance.state.in_(BILLABLE))) or 0
-        key = emergency_key(instance.run_id or "none", instance.id)
         commands = _commands(instance)
-    put = presign.presign_emergency_put(context.store, key, lease_s + EMERGENCY_MARGIN_S)
     return Leased(
         lease_s=float(lease_s),
         next_s=min(NEXT_MAX_S, max(NEXT_MIN_S, live / INSTANCES_PER_S)),
         commands=commands,
-        emergency=Upload(put.url, put.headers, float(put.expires_s)),
+        emergency=relay.emergency_upload(context, instance, lease_s + EMERGENCY_MARGIN_S),
     )
 
 
@@ -256,7 +253,7 @@ def pull(context: Context, token: str, message: Pull) -> Pulled:
         proofs = list(
             session.scalars(select(Proof).where(*mine, Proof.instance_id == instance.id).order_by(Proof.index))
         )
-    return Pulled([Task(proof.index, witness_fetch(context, proof)) for proof in proofs])
+    return Pulled([Task(proof.index, witness_fetch(context, instance, proof)) for proof in proofs])
 
 
 def store_result(context: Context, token: str, message: Result) -> None:

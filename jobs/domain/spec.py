@@ -1,4 +1,4 @@
-"""What an instance is told to do: its spec, with presigned URLs that live for minutes."""
+"""What an instance is told to do: its spec, with signed URLs that live for hours at most."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from gpu.protocol import Fetch, Spec, StageCommand
 from jobs import payloads
+from jobs.domain import relay
 from jobs.domain.models import Input, Instance, Proof, Run
-from logs import presign
 
 if TYPE_CHECKING:
     from jobs.context import Context
@@ -46,10 +46,10 @@ def build_spec(context: Context, session: Session, run: Run, instance: Instance)
     key = session.get(Input, run.zkey_id) if run.zkey_id else None
     params = []
     if key is not None:
-        url = presign.presign_get(context.store, key.object_key, PARAMS_URL_S)
+        url = relay.file_url(context, instance, key.object_key, PARAMS_URL_S)
         params.append(Fetch("key.zkey", url, key.sha256, key.size_bytes))
     if asked.warm_up and (warm_up := run.inputs.get("warm_up")):
-        url = presign.presign_get(context.store, warm_up["key"], PARAMS_URL_S)
+        url = relay.file_url(context, instance, warm_up["key"], PARAMS_URL_S)
         params.append(Fetch("warm-up.wtns", url, warm_up["sha256"], warm_up["bytes"]))
     return Spec(
         instance=instance.id,
@@ -69,7 +69,7 @@ def build_spec(context: Context, session: Session, run: Run, instance: Instance)
     )
 
 
-def witness_fetch(context: Context, proof: Proof) -> Fetch:
-    """Where the machine reads the witness of `proof`."""
-    url = presign.presign_get(context.store, proof.witness_key, WITNESS_URL_S)
+def witness_fetch(context: Context, instance: Instance, proof: Proof) -> Fetch:
+    """Where the machine of `instance` reads the witness of `proof`."""
+    url = relay.file_url(context, instance, proof.witness_key, WITNESS_URL_S)
     return Fetch(f"{proof.index}.wtns", url, proof.witness_sha256, proof.witness_bytes)
