@@ -6,7 +6,6 @@ is not acted on again. What a provider merely fails to say is given time; what i
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from jobs.market.providers.base import Listing, ProviderInstance
 
 MISSING, FINE = "missing", ""
+AT_ONCE = 100
 # (lists in a row, milliseconds since the first of them) that a trouble must last before it is believed. A marketplace
 # lists new rentals late, restarts a container within seconds, and loses sight of a host for minutes.
 PATIENCE_LOCAL = {EXITED: (2, 0), MISSING: (3, 0), UNKNOWN: (3, 180_000)}
@@ -66,10 +66,15 @@ def watch(context: Context, name: str) -> None:
     by_label = {i.label: i for i in seen.instances}
     if len(live) > 1 and not by_label:
         return
+    working = [i for i in live if i.state in WORKING]
+    news = [i.id for i in working if _is_news(i, by_label.get(i.label), seen.begun_ms)]
     patience = PATIENCE_REMOTE if provider(context, name).remote else PATIENCE_LOCAL
-    for instance in live:
-        if instance.state in WORKING:
-            _check(context, instance, by_label.get(instance.label), seen.begun_ms, patience)
+    for begin in range(0, len(news), AT_ONCE):
+        some = select(Instance).where(Instance.id.in_(news[begin : begin + AT_ONCE]), Instance.state.in_(WORKING))
+        with transaction(context) as session:
+            # In one order, so that two that lock several never wait for each other.
+            for instance in session.scalars(some.order_by(Instance.id).with_for_update()).all():
+                _check(context, session, instance, by_label.get(instance.label), seen.begun_ms, patience)
     _adopt(context, name, seen, known)
 
 
@@ -123,40 +128,36 @@ def _too_dear(session: Session, mine: Instance, seen: ProviderInstance | None) -
     return "instance.too_dear", f"costs ${seen.dollars_per_hour:.4g}/h, over the limit of ${limit:.4g}/h"
 
 
+def _is_news(instance: Instance, seen: ProviderInstance | None, begun_ms: int) -> bool:
+    """Whether the list says anything of the instance that is not in its row already."""
+    if _trouble(instance, seen, begun_ms) or instance.missed_lists or _verdict(instance, seen)[0]:
+        return True
+    return seen is not None and (instance.provider_status != seen.status or instance.seen != vars(seen))
+
+
 def _check(
     context: Context,
-    instance: Instance,
+    session: Session,
+    mine: Instance,
     seen: ProviderInstance | None,
     begun_ms: int,
     patience: dict[str, tuple[int, int]],
 ) -> None:
     """Note what the list says of one working instance, and leave the machine where that is final."""
-    trouble = _trouble(instance, seen, begun_ms)
-    kind, why = _verdict(instance, seen)
-    if not (trouble or kind or _news(instance, seen)) and instance.missed_lists == 0:
-        return
-    with transaction(context) as session:
-        mine = session.get(Instance, instance.id, with_for_update=True)
-        if mine is None or mine.state not in WORKING:
-            return
-        now = context.now_ms()
-        _note(session, mine, seen, now)
-        kind, why = (kind, why) if kind else _too_dear(session, mine, seen)
-        mine.missed_lists = mine.missed_lists + 1 if trouble else 0
-        mine.missed_ms = (begun_ms if mine.missed_ms is None else mine.missed_ms) if trouble else None
-        if kind:
-            record(session, now, "reconcile", kind, why, run_id=mine.run_id, instance_id=mine.id)
-            leave(context, session, mine, why, "reconcile")
-        elif trouble:
-            lists, for_ms = patience.get(trouble, (3, 60_000))
-            if mine.missed_lists >= lists and begun_ms - (mine.missed_ms or begun_ms) >= for_ms:
-                mine.vanished_ms = now if trouble != OFFLINE else None
-                leave(context, session, mine, _vanished(mine, seen, trouble, now), "reconcile")
-
-
-def _news(instance: Instance, seen: ProviderInstance | None) -> bool:
-    status = seen.status if seen else MISSING
-    return instance.provider_status != status or (seen is not None and instance.seen != dataclasses.asdict(seen))
+    now, trouble = context.now_ms(), _trouble(mine, seen, begun_ms)
+    _note(session, mine, seen, now)
+    mine.missed_lists = mine.missed_lists + 1 if trouble else 0
+    mine.missed_ms = (begun_ms if mine.missed_ms is None else mine.missed_ms) if trouble else None
+    kind, why = _verdict(mine, seen)
+    kind, why = (kind, why) if kind else _too_dear(session, mine, seen)
+    if kind:
+        record(session, now, "reconcile", kind, why, run_id=mine.run_id, instance_id=mine.id)
+        leave(context, session, mine, why, "reconcile")
+    elif trouble:
+        lists, for_ms = patience.get(trouble, (3, 60_000))
+        if mine.missed_lists >= lists and begun_ms - (mine.missed_ms or begun_ms) >= for_ms:
+            mine.vanished_ms = now if trouble != OFFLINE else None
+            leave(context, session, mine, _vanished(mine, seen, trouble, now), "reconcile")
 
 
 def _note(session: Session, mine: Instance, seen: ProviderInstance | None, now: int) -> None:
@@ -174,7 +175,7 @@ def _note(session: Session, mine: Instance, seen: ProviderInstance | None, now: 
     if accrual.raise_price(session, mine, seen.dollars_per_hour):
         text = f"it costs ${seen.dollars_per_hour:.4g}/h, more than was offered"
         record(session, now, "reconcile", "instance.repriced", text, run_id=mine.run_id, instance_id=mine.id)
-    mine.seen = dataclasses.asdict(seen)
+    mine.seen = dict(vars(seen))
 
 
 def _vanished(mine: Instance, seen: ProviderInstance | None, trouble: str, now: int) -> str:
@@ -228,7 +229,7 @@ def _adopt_one(context: Context, session: Session, name: str, found: ProviderIns
         reserved_dollars=0.0,
         spent_dollars=0.0,
         facts={},
-        seen=dataclasses.asdict(found),
+        seen=dict(vars(found)),
         telemetry={},
         created_ms=now,
         rented_ms=now,

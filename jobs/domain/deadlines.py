@@ -85,8 +85,7 @@ def _keep_account(context: Context, ids: list[str], seen: dict[str, Seen], now: 
         some = Instance.id.in_(ids[begin : begin + ACCOUNTS_AT_ONCE])
         mine = select(Instance).where(some, Instance.state.in_(BILLABLE)).order_by(Instance.id)
         with transaction(context) as session:
-            for instance in session.scalars(mine.with_for_update(skip_locked=True)).all():
-                accrual.accrue(session, instance, now, seen.get(instance.label))
+            accrual.accrue_all(session, session.scalars(mine.with_for_update(skip_locked=True)).all(), now, seen)
 
 
 def _seal(context: Context, instance_id: str, why: str, end: Callable[..., bool]) -> bool:

@@ -6,7 +6,7 @@ close together, both show that its GPU is stopped (then only the disk costs) or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +77,21 @@ def due(instance: Instance, seen: Seen | None, now_ms: int) -> bool:
     return now_ms - since >= EVERY_MS or meter != (instance.meter or RUNNING_METER)
 
 
-def accrue(session: Session, instance: Instance, now_ms: int, seen: Seen | None = None) -> None:
+def accrue_all(session: Session, instances: Sequence[Instance], now_ms: int, seen: Mapping[str, Seen]) -> None:
+    """`accrue` each, in a handful of statements; `seen` is by label."""
+    moved, today = moved_by(session, instances), now_ms - now_ms % DAY_MS
+    lines = session.scalars(select(LedgerDay).where(LedgerDay.instance_id.in_(list(moved)), LedgerDay.day_ms == today))
+    held = {line.instance_id: line for line in lines}  # by the session too, which then need not ask for them again
+    session.add_all(_blank(i, today) for i in instances if i.rented_ms is not None and i.id not in held)
+    session.flush()
+    with session.no_autoflush:
+        for instance in instances:
+            accrue(session, instance, now_ms, seen.get(instance.label), moved[instance.id])
+
+
+def accrue(
+    session: Session, instance: Instance, now_ms: int, seen: Seen | None = None, moved: Traffic | None = None
+) -> None:
     """Bring the account of `instance` up to `now_ms` (to the newest list, while its GPU is proven stopped)."""
     if instance.rented_ms is None or instance.billed_dollars is not None:
         return
@@ -88,10 +102,11 @@ def accrue(session: Session, instance: Instance, now_ms: int, seen: Seen | None 
         gpu = price.gpu_dollars_per_hour * ms / HOUR_MS if meter == RUNNING_METER else 0.0
         disk = price.disk_dollars_per_hour * ms / HOUR_MS if meter != NO_METER else 0.0
         _add(session, instance, day_ms, gpu, disk, 0.0)
-    moved = max(0.0, price.of(moved_by(session, instance)) - instance.traffic_dollars)
-    if moved:
-        _add(session, instance, end - end % DAY_MS, 0.0, 0.0, moved)
-        instance.traffic_dollars += moved
+    bytes_moved = moved_by(session, [instance])[instance.id] if moved is None else moved
+    dollars = max(0.0, price.of(bytes_moved) - instance.traffic_dollars)
+    if dollars:
+        _add(session, instance, end - end % DAY_MS, 0.0, 0.0, dollars)
+        instance.traffic_dollars += dollars
     instance.accrued_ms = max(start, end)
     instance.meter = seen.meter if seen else RUNNING_METER
 
@@ -120,10 +135,14 @@ def _days(start_ms: int, end_ms: int) -> Iterator[tuple[int, int]]:
         start_ms = until
 
 
+def _blank(instance: Instance, day_ms: int) -> LedgerDay:
+    return LedgerDay(instance_id=instance.id, day_ms=day_ms, gpu_dollars=0.0, disk_dollars=0.0, traffic_dollars=0.0)
+
+
 def _add(session: Session, instance: Instance, day_ms: int, gpu: float, disk: float, traffic: float) -> None:
     line = session.get(LedgerDay, (instance.id, day_ms))
     if line is None:
-        line = LedgerDay(instance_id=instance.id, day_ms=day_ms, gpu_dollars=0.0, disk_dollars=0.0, traffic_dollars=0.0)
+        line = _blank(instance, day_ms)
         session.add(line)
     line.gpu_dollars += gpu
     line.disk_dollars += disk
@@ -154,14 +173,26 @@ def traffic_of(session: Session, run: Run) -> Traffic:
     return Traffic((key.size_bytes if key else 0) + warm_up + 2 * witnesses)
 
 
-def moved_by(session: Session, instance: Instance) -> Traffic:
-    """Bytes that we know to have moved: its key once it registered, its witnesses, and what it sent."""
-    mine = Instance.id == instance.id
-    key = select(Input.size_bytes).join(Run, Run.zkey_id == Input.id).join(Instance).where(mine)
-    down = session.scalar(key) or 0 if instance.token_sha256 or instance.heard_ms else 0
-    asked = (Proof.instance_id == instance.id, Proof.pulled_ms.is_not(None))
-    down += session.scalar(select(func.sum(Proof.witness_bytes)).where(*asked)) or 0
-    proofs = session.scalar(select(func.count(Proof.received_ms)).where(*asked)) or 0
-    chunks = session.scalar(select(func.sum(Chunk.stored_bytes)).where(Chunk.instance_id == instance.id)) or 0
-    artifacts = session.scalar(select(func.sum(Artifact.size_bytes)).where(Artifact.instance_id == instance.id)) or 0
-    return Traffic(int(down), int(chunks) + int(artifacts) + proofs * PROOF_BYTES)
+def moved_by(session: Session, instances: Sequence[Instance]) -> dict[str, Traffic]:
+    """By instance, the bytes that we know to have moved: key (once it registered), witnesses, and what it sent."""
+    ids = [instance.id for instance in instances]
+    key = (
+        select(Instance.id, Input.size_bytes).join(Run, Run.id == Instance.run_id).join(Input, Input.id == Run.zkey_id)
+    )
+    keys = dict(session.execute(key.where(Instance.id.in_(ids))).all())
+    asked = (Proof.instance_id.in_(ids), Proof.pulled_ms.is_not(None))
+    columns = (Proof.instance_id, func.sum(Proof.witness_bytes), func.count(Proof.received_ms))
+    proofs = {row[0]: (row[1], row[2]) for row in session.execute(select(*columns).where(*asked).group_by(columns[0]))}
+    chunk = select(Chunk.instance_id, func.sum(Chunk.stored_bytes)).where(Chunk.instance_id.in_(ids))
+    chunks = dict(session.execute(chunk.group_by(Chunk.instance_id)).all())
+    artifact = select(Artifact.instance_id, func.sum(Artifact.size_bytes)).where(Artifact.instance_id.in_(ids))
+    artifacts = dict(session.execute(artifact.group_by(Artifact.instance_id)).all())
+
+    def traffic(instance: Instance) -> Traffic:
+        witnesses, came = proofs.get(instance.id, (0, 0))
+        registered = instance.token_sha256 or instance.heard_ms
+        down = (keys.get(instance.id, 0) if registered else 0) + witnesses
+        up = chunks.get(instance.id, 0) + artifacts.get(instance.id, 0) + came * PROOF_BYTES
+        return Traffic(int(down), int(up))
+
+    return {instance.id: traffic(instance) for instance in instances}

@@ -94,7 +94,7 @@ def _take(context: Context, name: str, token: str, now: int) -> bool:
 
 def _keep(context: Context, name: str, token: str, listing: Listing) -> None:
     now = context.now_ms()
-    rows = [dataclasses.asdict(instance) for instance in listing.instances]
+    rows = [dict(vars(instance)) for instance in listing.instances]
     with writing(context.sessions) as session:
         row = session.get_one(Snapshot, name, with_for_update=True)
         if row.begun_ms < listing.begun_ms:  # a poller that was given up may come after its successor
