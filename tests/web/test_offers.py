@@ -60,7 +60,7 @@ def test_no_offer_is_silently_absent(context: Context, signed_in: Callable[[str]
 def test_the_filter_in_words(signed_in: Callable[[str], Browser]) -> None:
     viewer = signed_in("viewer")
     page = viewer.get("/offers?gpu=rtx+4090&gpus=1&price=0.6&vram=24&disk=oops").text
-    assert "rtx 4090, at least 1 GPUs, 24 GiB of VRAM, under $0.6/h" in page
+    assert "rtx 4090, under $0.6/h, 1 or more GPUs, 24 GiB of VRAM" in page
     assert "RTX 3090" not in page.partition("<tbody>")[2]
     assert 'value="oops"' in page
     nothing = viewer.get("/offers?gpu=voodoo").text

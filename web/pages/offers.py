@@ -43,13 +43,14 @@ class Filter:
 
 
 FILTERS = (
-    Filter("gpus", "GPUs, at least", "at least {} GPUs", lambda o, x: o.num_gpus >= x),
+    Filter("price", "$/h, at most", "under ${}/h", lambda o, x: o.dollars_per_hour <= x),
+    Filter("gpus", "GPUs, at least", "{} or more GPUs", lambda o, x: o.num_gpus >= x),
     Filter("vram", "VRAM GiB, at least", "{} GiB of VRAM", lambda o, x: o.gpu_ram_bytes >= x * GIB),
-    Filter("cores", "Cores, at least", "at least {} cores", lambda o, x: o.cpu_cores >= x),
+    Filter("cores", "Cores, at least", "{} or more cores", lambda o, x: o.cpu_cores >= x),
     Filter("ram", "RAM GiB, at least", "{} GiB of RAM", lambda o, x: o.ram_bytes >= x * GIB),
     Filter("disk", "Disk GiB, at least", "{} GiB of disk", lambda o, x: o.disk_bytes >= x * GIB),
-    Filter("price", "$/h, at most", "under ${}/h", lambda o, x: o.dollars_per_hour <= x),
 )
+"""The first is always in sight; the others lie behind "More limits" until one of them is used."""
 
 
 def _figure(name: str) -> float | None:
@@ -126,6 +127,7 @@ def page() -> str:
         known=memory.known(session, ((r.offer.provider, r.offer.machine_id) for r in shown), scope.now_ms()),
         providers=providers,
         filters=FILTERS,
+        more=any(paging.arg(name) for name in ("where", *(box.name for box in FILTERS[1:]))),
         circuits=CIRCUITS,
         curves=CURVES,
         keys=run_form.inputs(session, "zkey"),
