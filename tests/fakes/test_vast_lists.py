@@ -108,6 +108,8 @@ def test_nobody_sees_another_account(market: Market, customer: Customer) -> None
     assert customer.show(theirs) is None
     assert customer.destroy(theirs).status_code == 404
     assert theirs.live
+    logs = customer.http.put(f"/api/v0/instances/request_logs/{theirs.id}/", json={})
+    assert (logs.status_code, logs.json()["error"]) == (403, "not_authorized")
     assert market.foreign_touched() == []
 
 

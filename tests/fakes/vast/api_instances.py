@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from functools import partial
 from typing import Any
 
 from tests.fakes.vast import instances, logs, pages
@@ -28,7 +29,7 @@ def list_v1(call: Call) -> dict[str, Any]:
     columns = pages.parsed(query.get("select_cols"), "select_cols", list) if query.get("select_cols") else ["*"]
     found = [i for i in call.account.live.values() if i.listed_from_ms <= market.now_ms]
     if conditions:
-        found = [i for i in found if pages.fits(lambda name, i=i: instances.column(i, name), conditions)]
+        found = [i for i in found if pages.fits(partial(instances.column, i), conditions)]
     if order != [("id", False)]:
         pages.sort(found, instances.column, order)
     start = _start(found, query.get("after_token"), order == [("id", False)])
@@ -184,9 +185,12 @@ def update_template(call: Call) -> dict[str, Any]:
 
 
 def request_logs(call: Call) -> dict[str, Any]:
-    i = call.account.live.get(call.numbers[0])
+    number = call.numbers[0]
+    i = call.account.live.get(number)
+    if i is None and number in call.market.instances and call.market.instances[number].account is not call.account:
+        raise Refused(403, "not_authorized", "You are not authorized to read these logs.")
     if i is None:
-        raise Refused(404, "invalid_id", f"Instance {call.numbers[0]} not found.")
+        raise Refused(404, "invalid_id", f"Instance {number} not found.")
     assert call.key is not None
     url = call.market.logs.request(i, call.key.text, call.body if isinstance(call.body, dict) else {})
     return {"success": True, "result_url": url, "msg": "Logs will be available at the URL shortly."}

@@ -36,10 +36,7 @@ def search(call: Call, body: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for offer in market.offers.values():
         rented = offer.machine.id in mine
-        if market.sloppy_search:
-            row = offers.shown(offer, question.kind, question.storage_gb, market.now_ms, rented)
-        else:
-            row = question.find(offer, market.now_ms, rented)
+        row = question.find(offer, market.now_ms, rented, sloppy=market.sloppy_search)
         if row is not None:
             found.append(row)
     question.sort(found)
@@ -104,11 +101,10 @@ def rent(call: Call, offer_id: int, body: dict[str, Any]) -> dict[str, Any]:
         return rented(market.rent(account, offer, order))
     if order.price is not None and order.price < offer.min_bid:
         i = market.rent_stopped(account, offer, order)
-        more = {"new_contract": i.id, "instance_api_key": i.key}
         text = (
             f"error 400/3910: bid {order.price:g} is below the market price {offer.min_bid:g}; the instance is stopped."
         )
-        raise Refused(400, "bid_too_low", text, ask_id=offer_id, **more)
+        raise Refused(400, "bid_too_low", text, ask_id=offer_id, new_contract=i.id, instance_api_key=i.key)
     if not offer.machine.starts and order.target == "running":
         if order.cancel_unavailable:
             raise create.gone(offer_id, 2)

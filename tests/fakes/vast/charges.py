@@ -21,7 +21,7 @@ def rows(
     A row's amount has three decimals, as Vast gives it; its items are what it is made of, to the millionth.
     """
     first_day, last_day = int(begin_s * 1000) // DAY_MS, int(end_s * 1000) // DAY_MS
-    found = []
+    found: list[dict[str, Any]] = []
     for i in instances:
         found.extend(r for r in _days(i, until_ms, skew_ms) if first_day <= r["start"] * 1000 // DAY_MS <= last_day)
     return found

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.fakes.vast import motion, scenarios
@@ -132,7 +133,7 @@ def instance(market: Market, body: Body) -> Body:
         "outbid": lambda: life.outbid(i, body.get("resume_after_s")),
         "exit": lambda: life.exit(i, int(body.get("code", 1))),
         "destroy": lambda: life.destroy(i),
-        **{one: (lambda one=one: life.set(i, actual=one)) for one in ("offline", "unknown", "frozen", "running")},
+        **{one: partial(life.set, i, actual=one) for one in ("offline", "unknown", "frozen", "running")},
     }
     events[body["event"]]()
     return brief(i)

@@ -74,7 +74,6 @@ class Instance:
     shown_from_ms: int = 0
     listed_from_ms: int = 0
     script: Event | None = None
-    holds_gpus: bool = True
     ssh_direct_up: bool = True
     ssh_proxy_up: bool = True
     first_port: int = 0

@@ -35,7 +35,6 @@ class Lifecycle:
         self.queued_start = "fires"
         """What becomes of a start that was queued because the GPUs were let: it `fires` once they are free, or
         `reverts` to stopped. Both were reported."""
-
         self.unreliable = False
         """Whether rentals go wrong by chance, more often on some machines than on others."""
         self.reappearing = 0
@@ -66,7 +65,7 @@ class Lifecycle:
 
     def begin(self, i: Instance) -> None:
         """A new instance starts on the life that was ordered for it, or on one as its machine has them."""
-        life = stages.normal
+        life: Life = stages.normal
         if self.lives:
             life = self.lives.pop(0)
         elif self.unreliable and self.market.rng.random() < i.machine.trouble:
@@ -161,13 +160,20 @@ class Lifecycle:
             if i.cur != "stopped":
                 self.stop(i, "stopped")
             if not account.card:
-                self.market.clock.after(UNPAID_KEPT_S, lambda i=i: i.live and self.destroy(i))
+                self._delete_after(i, UNPAID_KEPT_S)
 
     def expire(self, i: Instance) -> None:
         """The contract's end: stopped now, deleted two days later."""
         if i.live and self.now_ms >= i.end_ms:
             self.stop(i, "stopped")
-            self.market.clock.after(EXPIRED_KEPT_S, lambda: i.live and self.destroy(i))
+            self._delete_after(i, EXPIRED_KEPT_S)
+
+    def _delete_after(self, i: Instance, seconds: float) -> None:
+        def delete() -> None:
+            if i.live:
+                self.destroy(i)
+
+        self.market.clock.after(seconds, delete)
 
     def exit(self, i: Instance, code: int) -> None:
         """The container's process ended. The contract goes on, and so does the bill."""
@@ -201,7 +207,6 @@ class Lifecycle:
             return False
         for index in i.offer.gpus:
             taken[index] = i.id
-        i.holds_gpus = True
         self.market.refresh_offers(i.machine)
         return True
 
@@ -209,5 +214,4 @@ class Lifecycle:
         for index in i.offer.gpus:
             if i.machine.taken.get(index) == i.id:
                 del i.machine.taken[index]
-        i.holds_gpus = False
         self.market.refresh_offers(i.machine)

@@ -44,7 +44,7 @@ class Market:
     """A whole marketplace. `now_ms` is where its clock starts, or the clock that it follows.
 
     Arrange: `add_account`, `add_machine`, `seed_offers`, `add_instance`, `fault`, `scenario`, and what happens to
-    instances through `life`. Ask: `instances`, `requests`, `violations`, `bill`, `live_labels`, `double_rentals`,
+    instances through `life`. Ask: `instances`, `requests`, `violations`, `bill`, `live`, `double_rentals`,
     `foreign_touched`, `key_seen_in`. `on_rent` and `on_destroy` are called when a container starts and when its
     instance is gone. `lock` guards all of it when several threads serve.
     """
@@ -68,13 +68,19 @@ class Market:
         self.on_destroy: Callable[[Instance], None] | None = None
         self.ssh: SshDoors | None = None
         self.pull_s = 30.0
+        """How long an image takes to come down."""
         self.charges_lag_s = 3600.0
+        """How far the written bill is behind."""
         self.credit_refresh_s = 3.0
+        """How old the credit that is shown may be."""
         self.skew_s = 0.0
+        """How far Vast's clock is ahead of everybody else's."""
         self.read_lag_s = 0.0
         """How long after its creation an instance is in no answer."""
         self.env_value_limit: int | None = MAX_ENV_VALUE
+        """Characters of one value of a container's environment; None for no limit."""
         self.unknown_field = "ignore"
+        """What a search does with a field that it does not know: `ignore` or `400`."""
         self.gone_form = "null"
         """What showing a destroyed instance answers: `null` or `404`."""
         self.double_rent = False
@@ -245,6 +251,7 @@ class Market:
     def _container_env(self, i: Instance) -> dict[str, str]:
         """What Vast puts into a container, and what was asked for; flags of docker are no variables."""
         env = {name: value for name, value in i.asked_env.items() if not name.startswith("-")}
+        keys = [key["public_key"] for key in i.account.ssh_keys]
         env |= {
             f"VAST_{port.partition('/')[2].upper()}_PORT_{port.partition('/')[0]}": str(i.first_port + n)
             for n, port in enumerate(i.inside_ports())
@@ -255,8 +262,8 @@ class Market:
             "VAST_CONTAINERLABEL": f"C.{i.id}",
             "PUBLIC_IPADDR": i.machine.public_ip,
             "GPU_COUNT": str(len(i.offer.gpus)),
-            "SSH_PUBLIC_KEY": "\n".join(key["public_key"] for key in i.account.ssh_keys),
             "JUPYTER_TOKEN": i.jupyter_token,
+            **({"SSH_PUBLIC_KEY": "\n".join(keys)} if keys else {}),
         }
 
     def transfer(self, i: Instance, down_bytes: int = 0, up_bytes: int = 0) -> None:

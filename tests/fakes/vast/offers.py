@@ -222,9 +222,14 @@ class Search:
                     raise Refused(400, "bad_request", f"q.{name}.{op}: Extra inputs are not permitted")
                 self.filters.append((name, op, value))
 
-    def find(self, offer: Offer, now_ms: int, rented: bool) -> dict[str, Any] | None:
-        """The offer as the answer shows it, None where it does not fit. Most fail on what is known already."""
+    def find(self, offer: Offer, now_ms: int, rented: bool, sloppy: bool = False) -> dict[str, Any] | None:
+        """The offer as the answer shows it, None where it does not fit, unless the search is `sloppy`.
+
+        Most fail on what is known already.
+        """
         fixed = row(offer)
+        if sloppy:
+            return shown(offer, self.kind, self.storage_gb, now_ms, rented)
         if not all(matches(fixed, name, op, value) for name, op, value in self.filters if name not in MOVING):
             return None
         found = shown(offer, self.kind, self.storage_gb, now_ms, rented)
