@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import and_, func, or_, select, update
 
 from gpu.errors import ProofRejected
 from gpu.groth16.verify import verify_many
@@ -121,7 +121,7 @@ def _settle(context: Context, claim: Claim, instance_id: str) -> bool:
     ended = bool(progress.get("ended")) and progress.get("round", 1) == instance.round
     if any(p.received_ms is not None and p.verdict == "" for p in proofs) or not proofs:
         return False
-    rate = _rate(run, proofs)
+    rate = _rate(run, [p for p in proofs if p.instance_id == instance.id])  # some may be another machine's
     if not ended and any(p.received_ms is None or rules.is_unexplained(p.verdict, p.reason) for p in proofs):
         early = _decided_early(context, run, instance, proofs, rate)
         if early is None:
@@ -138,9 +138,16 @@ def _settle(context: Context, claim: Claim, instance_id: str) -> bool:
         error=progress.get("error", ""),
         inputs_are_ours="circuit" in run.inputs,
     )
-    if rules.is_near_miss(verdict, rate, run.min_proofs_per_hour) and instance.round < MAX_ROUNDS:
+    if rules.is_near_miss(verdict, rate, run.min_proofs_per_hour) and _rounds(context, instance) < MAX_ROUNDS:
         return _once_more(context, claim, run, instance, verdict)
     return _conclude(context, claim, run.id, instance.id, verdict, _result(run, proofs, rate))
+
+
+def _rounds(context: Context, instance: Instance) -> int:
+    """How many rounds this machine has had; another one may have had those before."""
+    with context.sessions() as session:
+        first = session.scalar(select(func.min(Proof.round)).where(Proof.instance_id == instance.id))
+    return instance.round - (first or instance.round) + 1
 
 
 def _decided_early(

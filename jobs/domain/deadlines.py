@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 ACCOUNTS_AT_ONCE = 100
 MEASURING = ("benchmark", "prove", "serve")
-"""A machine that fails in these had its chance: its run ends. Before, the run goes on to another machine."""
+"""A machine that gets nowhere in these may have the payload or the input to blame: its run ends. Where the machine
+itself is lost, or came to nothing before, the run goes on to another one."""
 
 
 def lost(instance: Instance, run: Run | None, now: int) -> str:
@@ -29,7 +30,7 @@ def lost(instance: Instance, run: Run | None, now: int) -> str:
     if now > instance.stage_deadline_ms:
         took = (now - instance.stage_ms) / 1000
         return f"stage {instance.stage} ran into its deadline after {took:.0f} s"
-    if instance.lease_expires_ms is not None and now > instance.lease_expires_ms:
+    if is_silent(instance, now):
         heard = (now - (instance.heard_ms or instance.stage_ms)) / 1000
         return f"the agent was not heard for {heard:.0f} s: its lease ran out"
     if run is None:
@@ -38,6 +39,11 @@ def lost(instance: Instance, run: Run | None, now: int) -> str:
     if silent_s is not None and now - instance.moved_ms > silent_s * 1000:
         return f"stage {instance.stage} has not moved for {(now - instance.moved_ms) / 1000:.0f} s"
     return ""
+
+
+def is_silent(instance: Instance, now: int) -> bool:
+    """The agent registered, and has not renewed its lease in time."""
+    return instance.lease_expires_ms is not None and now > instance.lease_expires_ms
 
 
 def used_up(context: Context, instance: Instance, run: Run | None, now: int) -> str:
@@ -67,7 +73,8 @@ def enforce(context: Context) -> int:
         if why := used_up(context, instance, run, now):
             sealed += _seal(context, instance.id, why, fail)
         elif why := lost(instance, run, now):
-            sealed += _seal(context, instance.id, why, fail if instance.stage in MEASURING else leave)
+            stuck = instance.stage in MEASURING and not is_silent(instance, now)
+            sealed += _seal(context, instance.id, why, fail if stuck else leave)
     _wake_left_behind(context, now)
     return sealed
 
