@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -142,4 +142,4 @@ def _placed(
     x[:, : len(likeness.PREDICTORS)] = [likeness.predictors(o, o.facts, o.gpu_ram_bytes) for o in offers]
     cost = np.array([likeness.log_cost(work, o.num_gpus > 0) for o in offers])
     found = forecast(tree, prior, Places(x, *at))
-    return Outlook(Forecast(found.mean - cost, found.sd, found.weight, found.moves), *counts)
+    return Outlook(replace(found, mean=found.mean - cost), *counts)
