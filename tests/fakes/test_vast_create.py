@@ -141,6 +141,17 @@ def test_a_machine_that_can_not_start_now(market: Market, customer: Customer) ->
     assert "Required resources are currently unavailable" in row["status_msg"]
 
 
+def test_an_instance_may_be_ordered_stopped(market: Market, customer: Customer) -> None:
+    i = customer.rented(target_state="stopped")
+
+    row = customer.show(i)
+    assert (row["actual_status"], row["cur_state"], row["status_msg"]) == ("exited", "stopped", None)
+    assert market.bill_by_kind(i.id)["gpu"] == 0
+    assert customer.set(i, state="running").json() == {"success": True}
+    market.advance(10)
+    assert customer.show(i)["actual_status"] == "running"
+
+
 def test_an_offer_is_sold_once(market: Market, customer: Customer) -> None:
     market.add_machine()
     offer = next(iter(market.offers))

@@ -244,8 +244,8 @@ class Market:
         return i
 
     def rent_stopped(self, account: Account, offer: Offer, order: Order) -> Instance:
-        """An instance that could not start, or was not meant to: it costs its disk."""
-        self.life.lives.insert(0, stages.unavailable)
+        """An instance that was not meant to start, or could not: it costs its disk."""
+        self.life.lives.insert(0, stages.left_stopped if order.target == "stopped" else stages.unavailable)
         return self.rent(account, offer, order)
 
     def _container_env(self, i: Instance) -> dict[str, str]:

@@ -92,6 +92,14 @@ def reverting(life: Lifecycle, i: Instance) -> Iterator[float]:
     life.set(i, intended="stopped", next="stopped")
 
 
+def left_stopped(life: Lifecycle, i: Instance) -> Iterator[float]:
+    """A create that asked for a stopped instance."""
+    life.release(i)
+    life.set(i, actual="created", intended="stopped", cur="stopped", next="stopped")
+    yield STOP_S
+    life.set(i, actual="exited")
+
+
 def unavailable(life: Lifecycle, i: Instance) -> Iterator[float]:
     """A create that could not start and was not cancelled: stopped, and billed for its disk."""
     life.release(i)
