@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q --no-input
 COMPILE := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: help demo demo-vast test test-browser gpu-check test-prover test-crash test-images test-vast-conformance bench-prover lint lock clean
+.PHONY: help demo demo-vast test test-browser gpu-check test-prover test-crash test-images test-vast-conformance bench-prover bench-market lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -48,6 +48,9 @@ test-browser: $(VENV)/.dev ## every page in headless Chromium, in four sizes, li
 
 bench-prover: $(VENV)/.bench tests/js/node_modules ## the prover beside snarkjs, groth16py, arkworks, py_ecc (FULL=1: 2^20 too; ROWS=msm,ntt: some)
 	$(BIN)/python -m tests.bench.prover
+
+bench-market: $(VENV)/.dev ## ranking, forecasts, early stops and reconcile on simulated markets (PARTS="rank choice": some; ROUNDS=12; SEED=7000)
+	$(BIN)/python -m tests.bench.market $(PARTS)
 
 lint: $(VENV)/.dev ## ruff, the arrows between the rooms, mypy
 	$(BIN)/ruff check .
