@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from jobs.market import reach
 from jobs.services import control, ready, state
 from jobs.services.check_stores import missing_file
 from jobs.services.finding import Finding, fail, ok, warn
@@ -51,10 +52,20 @@ def site(settings: Settings) -> Iterator[Finding]:
 
 
 def machine_app(settings: Settings) -> Iterator[Finding]:
-    """It answers, and machines elsewhere could reach it."""
+    """It answers, and rented machines could reach it, and the archive."""
     yield _web("machine app", settings.agent_bind, settings)
-    if settings.public_url and not settings.public_url.startswith("https://"):
-        yield ok("public url", f"{settings.public_url}: for this machine only; rentals elsewhere need an https address")
+    same_host = reach.on_this_host(settings)
+    why = reach.trouble(settings.public_url, same_host=same_host)
+    if not why:
+        yield ok("reach", f"machines that are rented call {settings.public_url}")
+        relayed = reach.trouble(settings.s3_public_endpoint, same_host=same_host)
+        if relayed:
+            yield ok("reach of S3", f"the machine app relays: PROVEFLEET_S3_PUBLIC_ENDPOINT {relayed}")
+    elif settings.vast_api_key.get_secret_value():
+        fix = "Set it to the https address of the machine app: docs/operations.md, Machines elsewhere"
+        yield fail("reach", f"nothing can be rented elsewhere: PROVEFLEET_PUBLIC_URL {why}", fix)
+    else:
+        yield ok("reach", f"for this machine only: PROVEFLEET_PUBLIC_URL {why}")
 
 
 def _web(name: str, bind: str, settings: Settings) -> Finding:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from jobs.services import known
+from jobs.services import check_parts, known
 from jobs.services.finding import Finding, findings, masked, ok
 from jobs.settings import Settings
 from tests.jobs.services.conftest import clean_env
@@ -101,3 +101,16 @@ def test_wrong_setting(state_dir: Path) -> None:
     assert done.returncode == 1
     assert "FAIL  settings" in done.stdout
     assert "PROVEFLEET_WORKERS" in done.stdout
+
+
+def test_reach_is_told_with_its_remedy() -> None:
+    """An account at a marketplace without a way for its machines to call us is a fault; without an account it is none."""
+    key = SecretStr("account-key")
+    _, told = check_parts.machine_app(Settings(vast_api_key=key, public_url="http://127.0.0.1:8001"))
+    assert (told.level, "loopback" in told.detail, "docs/operations.md" in told.fix) == ("FAIL", True, True)
+    _, told = check_parts.machine_app(Settings(public_url="http://127.0.0.1:8001"))
+    assert told.level == "ok"
+    _, told, relayed = check_parts.machine_app(
+        Settings(vast_api_key=key, public_url="https://a.example.com", s3_public_endpoint="http://seaweedfs:8333")
+    )
+    assert (told.level, relayed.level, "relays" in relayed.detail) == ("ok", "ok", True)
