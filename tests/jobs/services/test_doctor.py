@@ -104,7 +104,7 @@ def test_wrong_setting(state_dir: Path) -> None:
 
 
 def test_reach_is_told_with_its_remedy() -> None:
-    """An account at a marketplace without a way for its machines to call us is a fault; without an account it is none."""
+    """An account at a marketplace whose machines could not call us is a fault; without an account it is none."""
     key = SecretStr("account-key")
     _, told = check_parts.machine_app(Settings(vast_api_key=key, public_url="http://127.0.0.1:8001"))
     assert (told.level, "loopback" in told.detail, "docs/operations.md" in told.fix) == ("FAIL", True, True)
