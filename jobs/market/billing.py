@@ -31,8 +31,8 @@ CREDIT_EVERY_MS = RETRY_MS = 60_000
 CHARGES_EVERY_MS = HOUR_MS
 AFTER_END_MS = 60_000
 COMPLETE_MS, CLOSED_MS = DAY_MS, 3 * DAY_MS
-REACHES_MS = HOUR_MS
-"""A bill whose last line ends this long before the rental did is not taken for complete."""
+REACHES_MS = 120_000
+"""A bill whose last line ends longer than this before the rental did is not taken for complete."""
 
 
 def tick(context: Context) -> None:
