@@ -39,16 +39,22 @@ def tell(what: str, figure: str, target: str, met: bool) -> None:
 
 
 def ranking_speed() -> None:
-    """Ten thousand offers of five thousand machines, a thousand of which were measured."""
+    """Ten thousand offers, a thousand machines measured. It is computing alone, so that CPU seconds are told: what else
+    runs on the machine does not count."""
     fleet = Fleet(Kind(), SEED, machines=10_000, classes=6)
     knowledge = Knowledge(measurements=all_measured(fleet, shuffled(fleet, 1_000)))
     took = []
     for _ in range(5):
-        begun = time.perf_counter()
+        begun = time.process_time()
         rank(knowledge, Work(WORK, 12, 500.0), fleet.offers, NOW)
-        took.append(time.perf_counter() - begun)
+        took.append(time.process_time() - begun)
     median = statistics.median(took)
-    tell("10,000 offers ranked, 1,000 measurements", f"{median:.2f} s ({max(took):.2f} at worst)", "< 1 s", median < 1)
+    tell(
+        "10,000 offers ranked, 1,000 measurements",
+        f"{median:.2f} s CPU ({max(took):.2f} at worst)",
+        "< 1 s",
+        median < 1,
+    )
 
 
 def reconcile_speed() -> None:

@@ -45,11 +45,16 @@ class Advertised:
     facts: dict[str, Any]
 
 
-COLUMNS = attrgetter(*Advertised.__slots__)
+COLUMNS = tuple(Advertised.__slots__)
+_READ = attrgetter(*COLUMNS)
 
 
 def advertised(offer: Offer) -> Advertised:
-    return Advertised(*COLUMNS(offer))
+    row = vars(offer)
+    try:
+        return Advertised(*[row[name] for name in COLUMNS])
+    except KeyError:  # a row that must be loaded first
+        return Advertised(*_READ(offer))
 
 
 @dataclass(frozen=True)
