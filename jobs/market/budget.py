@@ -16,16 +16,14 @@ from jobs.domain.models import Account, Cap, Controller, Instance, LedgerDay, Ru
 from jobs.domain.states import BILLABLE, ENDED, WORKING
 from jobs.domain.work import record, transaction
 from jobs.market import provider
-from jobs.market.accrual import DAY_MS, HOUR_MS, open_sql, spent, traffic_of
-from jobs.market.prices import Price, bid_for, hold_dollars, least_dollars, money, price_of, price_of_instance, tail_s
+from jobs.market.accrual import DAY_MS, HOUR_MS, open_sql, spent
+from jobs.market.prices import money, price_of_instance, tail_s
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from jobs.context import Context
     from jobs.settings import Settings
-
-__all__ = ["Price", "bid_for", "hold_dollars", "least_dollars", "price_of", "spent", "traffic_of"]
 
 CREDIT_OLD_MS = 600_000
 USER = "user:"
