@@ -34,6 +34,7 @@ M = TypeVar("M", bound=Message)
 TIMEOUT_S = 15.0
 TAIL_TIMEOUT_S = 3.0
 UPLOAD_TIMEOUT_S = 60.0
+PULL_TIMEOUT_S = 60.0  # the controller signs up to 10,000 URLs, a millisecond each
 MAX_REPLY_BYTES = 8 * MAX_JSON_BYTES  # a round of 10,000 witnesses with their presigned URLs
 
 
@@ -83,7 +84,7 @@ class Client:
         return self._post("lease", message, Leased)
 
     def pull(self, message: Pull) -> Pulled:
-        return self._post("tasks/pull", message, Pulled)
+        return self._post("tasks/pull", message, Pulled, PULL_TIMEOUT_S)
 
     def result(self, message: Result) -> None:
         self._call("POST", "tasks/result", json.dumps(message.to_json()).encode())
@@ -107,8 +108,9 @@ class Client:
             headers["Content-Length"] = str(path.stat().st_size)
             self._call("PUT", f"artifacts/{quote(name)}", file, headers, UPLOAD_TIMEOUT_S)
 
-    def _post(self, path: str, message: Message, reply: type[M]) -> M:
-        return _parsed(reply, self._call("POST", path, json.dumps(message.to_json()).encode()))
+    def _post(self, path: str, message: Message, reply: type[M], timeout_s: float = TIMEOUT_S) -> M:
+        body = json.dumps(message.to_json()).encode()
+        return _parsed(reply, self._call("POST", path, body, timeout_s=timeout_s))
 
     def _call(
         self,
