@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 
+from gpu.agent import facts
 from tests.fakes.vast import offers
 from tests.fakes.vast.instances import Instance
 from tests.fakes.vast.market import Market
@@ -127,6 +128,14 @@ class Boots:
                 continue
         process.kill()
         process.wait()
+
+
+def as_this_host(market: Market) -> None:
+    """Make every machine advertise this host's CPU and memory, which is what its agent will find."""
+    for machine in market.machines.values():
+        machine.cpu_name = facts.cpu_model()
+        machine.cpu_cores = len(facts.allowed_cores())
+        machine.cpu_ram_mb = facts.ram_bytes() // 1_000_000
 
 
 def _install_nvidia_smi(folder: Path, i: Instance) -> None:

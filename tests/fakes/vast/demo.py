@@ -31,7 +31,7 @@ from jobs.market import ranking, reputation
 from jobs.market.providers.base import ProviderUnavailable
 from jobs.settings import load_settings
 from tests.fakes.vast.app import serve
-from tests.fakes.vast.boot import Boots
+from tests.fakes.vast.boot import Boots, as_this_host
 from tests.fakes.vast.market import Market
 
 OFFERS, BAD = 64, 3
@@ -80,6 +80,7 @@ def _surround(everything: ExitStack, market: Market) -> None:
     key = secrets.token_hex(32)
     market.add_account(key, 25.0, name="operator")
     market.seed_offers(OFFERS)
+    as_this_host(market)
     market.pull_s = PULL_S
     served = everything.enter_context(serve(market))
     kernels = Path(os.environ.get("NUMBA_CACHE_DIR") or Path.home() / ".cache" / "provefleet" / "numba")
@@ -92,6 +93,7 @@ def _surround(everything: ExitStack, market: Market) -> None:
         "PROVEFLEET_VAST_URL": served.url,
         "PROVEFLEET_VAST_API_KEY": key,
         "PROVEFLEET_PAYLOAD_IMAGE": IMAGE,
+        "PROVEFLEET_RENT_DISK_GB": "8",
     }
     everything.enter_context(_up())
     # Compiling takes longer than all the rest; only now, since `up` takes an empty folder or its own.
