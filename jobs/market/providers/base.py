@@ -77,7 +77,7 @@ class OfferFacts:
     `disk_gb`, `gpu_dollars_per_hour`, `disk_dollars_per_gb_month`, `min_bid_dollars_per_hour` (None: on-demand only),
     `inet_down_mbps`, `inet_up_mbps`, `dollars_per_gb_down`, `dollars_per_gb_up`, `reliability` (0..1),
     `verification`, `duration_s` (how long it can be rented), `cuda` (e.g. 12.8), `driver`, `compute_capability`
-    (e.g. 8.9), `pcie_gbps`, `direct_ports`, `datacenter` (bool).
+    (e.g. 8.9), `tflops` (fp32, of all its GPUs), `pcie_gbps`, `direct_ports`, `datacenter` (bool).
     """
 
     offer_id: str
