@@ -12,7 +12,7 @@ from jobs.context import Context
 from jobs.domain.models import Account, Cap, Event, Instance, Run, Snapshot
 from jobs.market import budget, reputation
 from web import format as f
-from web import queries
+from web import queries, scope
 from web.status import MARK
 
 SOON_MS = 12 * queries.HOUR_MS
@@ -57,7 +57,8 @@ def _money(context: Context, session: Session, now: int) -> Iterator[Need]:
     ahead = budget.forecast(context, session, now)
     if ahead.exhausted_ms is not None and ahead.exhausted_ms - now < SOON_MS:
         yield Need("attention", f"{ahead.text}.", "/costs", "Costs")
-    for cap in session.scalars(select(Cap).where(Cap.scope != "run")):
+    mine = budget.USER + scope.actor()
+    for cap in session.scalars(select(Cap).where(Cap.scope.in_(("day", "month", mine)))):
         used = budget.committed(session, cap.scope, now)
         if used.dollars >= cap.dollars:
             what = budget.cap_words(cap.scope)

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.shots import THEMES, WIDTHS, Stage, chromium, look, pages, stage, watched
+from tests.web.seed_vast import BAD, machine_id
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -122,6 +123,38 @@ def test_an_upload_with_a_bar_and_one_that_is_refused(staged: Stage, tmp_path: P
     page.set_input_files("#file-zkey", FIXTURES / "bn254_chain1k" / "circuit.zkey")
     page.click("form:has(#file-zkey) button")
     page.wait_for_selector("table >> text=circuit.zkey")
+
+
+def test_chosen_offers_are_added_up_and_deployed(staged: Stage) -> None:
+    one = watched(staged.browser, 1440, "light", staged.cookies)
+    page = one.page()
+    page.goto(f"{staged.address}/offers?min_proofs_per_hour=300&skipped=hide")
+    boxes = page.locator("input[name=offer]")
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    page.wait_for_selector("#sum >> text=Deploy 2")
+    assert "reserve $" in page.locator("#sum").inner_text()
+    page.click("text=Deploy the chosen")
+    page.wait_for_url("**/runs/new?**")
+    assert page.locator("input[name=offer]:checked").count() == 2
+    assert page.input_value("#min_proofs_per_hour") == "300"
+    page.select_option("#provider", "local")
+    page.wait_for_selector("label:has-text('27100')")
+    assert page.input_value("#min_proofs_per_hour") == "300"
+    assert page.locator("input[name=offer]:checked").count() == 0
+    assert one.complaints == []
+
+
+def test_forms_that_open_fit_a_phone(staged: Stage) -> None:
+    page = watched(staged.browser, 360, "dark", staged.cookies).page()
+    for path, opens in ((f"/machines/vast/{machine_id(BAD['broken'])}", "Withdraw"), ("/costs", "Remove")):
+        page.goto(staged.address + path)
+        page.locator(f"main summary:has-text('{opens}')").first.click()
+        box = page.locator("main details[open] .form-sheet").bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+        assert box["y"] + box["height"] <= 740
 
 
 def test_the_sum_is_always_there(staged: Stage) -> None:

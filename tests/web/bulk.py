@@ -6,7 +6,7 @@ import hashlib
 
 from jobs.context import Context
 from jobs.domain.db import writing
-from jobs.domain.models import Instance, Run
+from jobs.domain.models import Instance, LedgerDay, Run
 from tests.web.seed_market import DAY
 
 
@@ -14,7 +14,7 @@ def many_runs(context: Context, count: int) -> None:
     """`count` more ended runs with an instance each, in bulk, for measuring."""
     now = context.now_ms()
     names = ("passed", "slow", "broken", "failed", "cancelled")
-    runs, instances = [], []
+    runs, instances, ledger = [], [], []
     for i in range(count):
         key = hashlib.sha256(f"bulk {i}".encode()).hexdigest()
         at = now - 3 * DAY - i * 60_000
@@ -58,9 +58,13 @@ def many_runs(context: Context, count: int) -> None:
                 "rented_ms": at + 900,
                 "ended_ms": at + 800_000,
                 "evidence": "complete",
+                "spent_dollars": 0.0667,
+                "accrued_ms": at + 800_000,
             }
         )
+        ledger.append({"instance_id": key[32:], "day_ms": at - at % DAY, "gpu_dollars": 0.066, "disk_dollars": 0.0007})
     with writing(context.sessions) as session:
         for start in range(0, count, 5000):
             session.bulk_insert_mappings(Run, runs[start : start + 5000])  # type: ignore[arg-type]
             session.bulk_insert_mappings(Instance, instances[start : start + 5000])  # type: ignore[arg-type]
+            session.bulk_insert_mappings(LedgerDay, ledger[start : start + 5000])  # type: ignore[arg-type]

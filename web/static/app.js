@@ -56,6 +56,9 @@ const keys = {
   k: () => move(-1),
   "g o": () => location.assign("/"),
   "g r": () => location.assign("/runs"),
+  "g f": () => location.assign("/offers"),
+  "g m": () => location.assign("/machines"),
+  "g c": () => location.assign("/costs"),
 };
 
 document.addEventListener("keydown", (event) => {

@@ -14,6 +14,12 @@ export function start() {
   form.addEventListener("input", (event) => {
     clearTimeout(timer);
     timer = setTimeout(add, 250);
+    // Another provider has other offers: the server draws the form again, with what was typed.
+    if (event.target.name === "provider") {
+      for (const offer of form.querySelectorAll("[name=offer]")) offer.remove();
+      form.requestSubmit(form.querySelector("button[value=sum]"));
+      return;
+    }
     // What is filled in is what is meant.
     if (["circuit_kind", "circuit_size", "circuit_curve"].includes(event.target.name)) form.elements.source.value = "builtin";
     if (["zkey_id", "witness_ids"].includes(event.target.name)) form.elements.source.value = "own";
