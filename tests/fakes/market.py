@@ -74,6 +74,13 @@ class FakeMarket:
                 if instance["label"] == label:
                     instance["status"] = status
 
+    def show(self, label: str, /, **fields: Any) -> None:
+        """From now on it is listed with these fields of `ProviderInstance` besides."""
+        with self._state() as state:
+            for instance in state["instances"].values():
+                if instance["label"] == label:
+                    instance["shown"] = {**instance["shown"], **fields}
+
     def exit(self, label: str) -> None:
         self.set_status(label, EXITED)
 
@@ -126,7 +133,13 @@ class FakeMarket:
             if self.empty:
                 return Listing(self.complete, [])
             shown = [
-                ProviderInstance(pid, i["label"], i["status"], i["machine_id"], i["dollars_per_hour"])
+                ProviderInstance(
+                    **{
+                        "provider_id": pid,
+                        **{name: i[name] for name in ("label", "status", "machine_id", "dollars_per_hour")},
+                        **i["shown"],
+                    }
+                )
                 for pid, i in state["instances"].items()
                 if i["visible_ms"] <= self._now_ms()
             ]
@@ -163,6 +176,7 @@ class FakeMarket:
             "machine_id": machine_id,
             "dollars_per_hour": price,
             "visible_ms": self._now_ms() + self.appears_after_ms,
+            "shown": {},
         }
         return provider_id
 
