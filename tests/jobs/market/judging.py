@@ -38,7 +38,8 @@ def calibration(kind: Kind, measured: int, seeds: range, machines: int = 160) ->
 @dataclass(frozen=True)
 class Season:
     """A season of runs on one market, in dollars a proof: ours, those of "cheapest $/h", and those of an oracle that
-    knows every machine. `late`: how much dearer than the oracle's our picks are once we have learned (1.0: none)."""
+    knows every machine. `late`: how much dearer than the oracle's the pick is that we would make after `learning` runs
+    and more, were nothing to be learned from it any more (1.0: none)."""
 
     ours: float
     cheapest: float
@@ -46,20 +47,22 @@ class Season:
     late: float
 
 
-def season(kind: Kind, seed: int, runs: int = 30, learning: int = 20, proofs: int = 60, machines: int = 64) -> Season:
+def season(kind: Kind, seed: int, runs: int = 30, learning: int = 20, proofs: int = 300, machines: int = 64) -> Season:
     """`runs` one after another; each finds three quarters of the machines on offer, and each rental is remembered."""
     fleet = Fleet(kind, seed, machines)
     measurements, ours, cheapest, oracle, late = [], [], [], [], []
+    work = Work(WORK, proofs)
     for run in range(runs):
         there = shuffled(fleet, machines * 3 // 4)
         offers = [fleet.offers[i] for i in there]
-        best = rank(Knowledge(measurements, runs_ahead=min(max(run, 4), 20)), Work(WORK, proofs), offers, NOW)[0].offer
+        oracle.append(min(fleet.dollars_per_proof(i, proofs) for i in there))
+        if run >= learning and (run - learning) % 5 == 0:
+            last = rank(Knowledge(measurements, runs_ahead=0), work, offers, NOW)[0].offer
+            late.append(fleet.dollars_per_proof(int(last.machine_id), proofs) / oracle[-1])
+        best = rank(Knowledge(measurements, runs_ahead=min(max(run, 4), 20)), work, offers, NOW)[0].offer
         taken = int(best.machine_id)
         ours.append(fleet.dollars_per_proof(taken, proofs, fleet.rate(taken)))
         measurements.append(fleet.measured(taken))
         low = min(there, key=lambda i: fleet.offers[i].dollars_per_hour)
         cheapest.append(fleet.dollars_per_proof(low, proofs, fleet.rate(low)))
-        oracle.append(min(fleet.dollars_per_proof(i, proofs) for i in there))
-        if run >= learning:
-            late.append(fleet.dollars_per_proof(taken, proofs) / oracle[-1])
     return Season(*(float(np.mean(each)) for each in (ours, cheapest, oracle, late)))

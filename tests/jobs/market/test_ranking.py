@@ -118,7 +118,7 @@ def test_over_a_season_it_beats_the_cheapest_and_comes_near_an_oracle() -> None:
     ours, cheapest, oracle = (np.mean([getattr(s, who) for s in found]) for who in ("ours", "cheapest", "oracle"))
     assert ours <= 0.95 * cheapest  # 24 runs, most of them to learn; `make bench-market` has longer seasons
     assert ours <= 1.25 * oracle
-    assert np.mean([s.late for s in found]) <= 1.12
+    assert np.mean([s.late for s in found]) <= 1.15
 
 
 def test_the_same_question_has_the_same_answer() -> None:
