@@ -214,8 +214,9 @@ def test_a_machine_of_the_wrong_kind_is_left(scene: VastScene) -> None:
 @pytest.mark.crash
 def test_a_bid_that_is_too_low_leaves_nothing_behind(scene: VastScene) -> None:
     """dstack #4036: an error, and a stopped machine that bills its disk. It goes within half a minute."""
-    scene.market.scenario("N30:price")
     run_id = scene.request(interruptible=True)
+    scene.until(lambda: bool(scene.instances()))
+    scene.market.offers[int(scene.instance_of(run_id).offer_id)].price_factor *= 3
     scene.until(lambda: bool(scene.machines_of(run_id)))
     first = scene.machines_of(run_id)[0]
     rented = scene.market.instances[int(first.provider_id or 0)]
@@ -223,7 +224,7 @@ def test_a_bid_that_is_too_low_leaves_nothing_behind(scene: VastScene) -> None:
     assert rented.cur == "stopped"
     assert (rented.destroyed_ms or 0) - rented.created_ms <= 30_000
     assert "bid_too_low" in story(scene, first)
-    assert scene.finish(run_id).state in ("passed", "failed")
+    assert scene.finish(run_id).state == "passed", scene.told()
 
 
 @pytest.mark.crash
@@ -298,8 +299,11 @@ def test_a_destroy_that_fails_is_repeated_until_it_is_proven(scene: VastScene, c
     assert scene.finish(run_id).state == "passed", scene.told()
     [machine] = scene.machines_of(run_id)
     assert machine.state == "destroyed"
+    scene.tick(times=6)  # one that comes back after all is an orphan
+    scene.until(scene.at_rest)
     assert scene.market.live(scene.ours) == []
-    assert deletes(scene) >= 2 or case == "N23:timeout"
+    assert deletes(scene) >= 2
+    assert scene.kinds().count("instance.adopted") == (case == "N23:reappears")
 
 
 def test_a_destroy_refused_for_the_key_is_no_success(scene: VastScene) -> None:
@@ -327,9 +331,9 @@ def test_logs_of_every_kind(scene: VastScene, variant: str) -> None:
     log = artifact(scene, machine, "provider.log")
     assert b"yesterday's output" not in log
     assert len(log) <= 256 * 1024
-    for container in scene.market.instances.values():
-        assert (container.env.get("PROVEFLEET_BOOTSTRAP_TOKEN") or "-").encode() not in log
-        assert container.key.encode() not in log
+    rented = scene.market.instances[int(machine.provider_id or 0)]
+    assert rented.env["PROVEFLEET_BOOTSTRAP_TOKEN"].encode() not in log
+    assert rented.key.encode() not in log
 
 
 @pytest.mark.crash
