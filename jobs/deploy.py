@@ -128,12 +128,13 @@ def _rent(context: Context, claim: Claim, instance: Instance, market: Provider) 
 
 
 def _hard_deadline_s(context: Context, run: Run, instance: Instance) -> float:
-    """Seconds after its start at which the machine ends itself, whatever else fails: what is held for it lasts no
-    longer."""
-    longest_s = run.max_duration_s + tail_s(context.settings, run.lease_s)
-    if instance.dollars_per_hour <= 0:
-        return longest_s
-    return min(longest_s, instance.reserved_dollars / instance.dollars_per_hour * 3600)
+    """Seconds after its start at which the machine begins to end itself, whatever else fails: what is held for it
+    lasts until it has packed its evidence and is destroyed, and no longer."""
+    lasts_s = float(run.max_duration_s + tail_s(context.settings, run.lease_s))
+    if instance.dollars_per_hour > 0:
+        lasts_s = min(lasts_s, instance.reserved_dollars / instance.dollars_per_hour * 3600)
+    ending_s = tail_s(context.settings, 0)
+    return max(float(run.lease_s), lasts_s - ending_s)
 
 
 def _rented(context: Context, claim: Claim, provider_id: str, how: str, *, stopped: str = "") -> None:
