@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
+from pydantic import SecretStr
 from rq import SimpleWorker
 from rq.cron import CronJob
 from rq.serializers import JSONSerializer
 
 from jobs import queue
 from jobs.context import Context
-from jobs.cron import JsonCron
+from jobs.cron import JsonCron, scans
+from jobs.settings import Settings
 
 
 def test_a_failed_job_is_tried_again_after_its_backoff(redis_context: Context) -> None:
@@ -37,3 +40,10 @@ def test_periodic_jobs_are_enqueued_as_our_workers_read_them(redis_context: Cont
     assert [job.func_name for job in q.get_jobs()] == ["jobs.tidy.tidy"]
     SimpleWorker([q], connection=redis_context.redis, serializer=JSONSerializer).work(burst=True, logging_level="FATAL")
     assert q.failed_job_registry.count == 0
+
+
+def test_each_provider_is_searched_and_a_marketplace_behind_what_frees_machines(tmp_path: Path) -> None:
+    here = Settings(state_dir=tmp_path)
+    assert [(job.queue_name, job.args) for job in scans(here)] == [("lifecycle", ("local", 0))]
+    both = Settings(state_dir=tmp_path, vast_api_key=SecretStr("k"))
+    assert [(job.queue_name, job.args[0]) for job in scans(both)] == [("lifecycle", "local"), ("prepare", "vast")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -111,3 +112,41 @@ def test_runs_are_woken_too(scene: Scene, state: str) -> None:
     reconcile.wake_due(scene.context)
     with scene.context.sessions() as session:
         assert session.get_one(Run, run.id).job_attempt == 1
+
+
+def test_what_waits_for_a_provider_runs_beside_and_never_twice() -> None:
+    go_on, begun = threading.Event(), []
+    beside = reconcile.Beside()
+
+    def slow(name: str) -> None:
+        begun.append(name)
+        assert go_on.wait(20)
+
+    for name in ("watch:vast", "watch:vast", "billing"):
+        beside(name, slow, name)
+    deadline = time.monotonic() + 20
+    while len(begun) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    beside("watch:vast", slow, "again")
+    assert sorted(begun) == ["billing", "watch:vast"]
+    go_on.set()
+    while "again" not in begun and time.monotonic() < deadline:
+        beside("watch:vast", slow, "again")
+        time.sleep(0.01)
+    assert begun.count("again") == 1
+
+
+def test_what_fails_beside_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    failed = threading.Event()
+
+    def fails() -> None:
+        failed.set()
+        raise RuntimeError("no such luck")
+
+    beside = reconcile.Beside()
+    deadline = time.monotonic() + 20
+    while "no such luck" not in caplog.text and time.monotonic() < deadline:
+        beside("billing", fails)
+        time.sleep(0.01)
+    assert failed.is_set()
+    assert "billing failed; the next tick tries again" in caplog.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.market import provider
-from jobs.market.providers.base import ProviderUnavailable, UnknownProvider
+from jobs.market.providers.base import ProviderUnavailable, SearchQuotaUsedUp, UnknownProvider
 from jobs.scan import refresh, refresh_if_stale, scan_offers
 from tests.fakes.market import lost
 from tests.jobs.scene import Scene
@@ -57,6 +57,44 @@ def test_fresh_offers_are_not_scanned_again(scene: Scene) -> None:
     scene.clock.advance(60.001)
     refresh_if_stale(scene.context, "local")
     assert scene.market.calls["scan"] == 2
+
+
+def test_a_search_that_failed_is_not_repeated_at_once(scene: Scene) -> None:
+    scene.market.on("scan", "before", lost)
+    for _ in range(3):
+        with pytest.raises(ProviderUnavailable, match="connection reset"):
+            refresh(scene.context, "local")
+    assert scene.market.calls["scan"] == 1
+    assert len(scene.events("offers.scan_failed")) == 1
+    scene.clock.advance(2)
+    assert refresh(scene.context, "local") == 0
+
+
+def test_a_quota_that_is_used_up_is_waited_out(scene: Scene) -> None:
+    scene.market.remote = True
+    scene.market.offer("o1")
+    scan_offers("local", 1)
+    again_ms = scene.clock() + 7 * 3_600_000
+
+    def used_up() -> None:
+        raise SearchQuotaUsedUp("the day's searches are used up", again_ms)
+
+    scene.market.on("scan", "before", used_up)
+    for hours in (1, 5, 0.999):
+        scene.clock.advance(hours * 3600)
+        with pytest.raises(ProviderUnavailable, match="used up"):
+            refresh_if_stale(scene.context, "local")
+    assert scene.market.calls["scan"] == 2
+    assert [o.offer_id for o in scene.offers()] == ["o1"]  # of the last scan that worked
+    scene.clock.advance(4)
+    refresh_if_stale(scene.context, "local")
+    assert scene.market.calls["scan"] == 3
+
+
+def test_a_market_without_offers_is_not_searched_all_the_time(scene: Scene) -> None:
+    for _ in range(3):
+        refresh_if_stale(scene.context, "local")
+    assert scene.market.calls["scan"] == 1
 
 
 def test_an_unknown_provider_is_named(scene: Scene) -> None:
