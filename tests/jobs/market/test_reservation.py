@@ -1,6 +1,6 @@
 """Whatever the marketplace makes of a machine, with the controller alive its bill never passes the reservation.
 
-With the controller dead the machine ends itself when its lease is out, which the same tail covers (see the agent's tests).
+With the controller dead the machine ends itself when its lease is out; the same tail covers that.
 """
 
 from __future__ import annotations
