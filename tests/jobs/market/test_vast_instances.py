@@ -71,6 +71,12 @@ def test_a_list_that_does_not_add_up_is_not_complete(name: str, caplog: pytest.L
     assert "not complete" in caplog.text
 
 
+def test_a_token_that_comes_again_is_not_followed() -> None:
+    wire = Wire(*ODD["a token again"])
+    wire.provider().list()
+    assert len(wire.requests) == 2
+
+
 def test_a_list_without_end_ends() -> None:
     wire = Wire(page())
     wire.replies = [lambda r: page({**ROW, "id": len(wire.requests)}, total=9999, token=f"t{len(wire.requests)}")]

@@ -115,6 +115,7 @@ ANSWERS: list[tuple[httpx.Response, type[ProviderError], str]] = [
     (no(200, "resources_unavailable", "state change queued."), ProviderUnavailable, "state change queued"),
     (no(410, "deprecated_endpoint", "use another"), ProviderUnavailable, "deprecated_endpoint"),
     (no(409, "conflict"), ProviderUnavailable, "conflict"),
+    (ok(msg=GONE_NOW), ProviderUnavailable, "its label will tell"),
     (as_json(200, {"new_contract": "11x", "success": True}), ProviderUnavailable, "its label will tell"),
 ]
 
