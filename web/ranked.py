@@ -27,7 +27,7 @@ from web import queries
 
 log = logging.getLogger("provefleet.site")
 
-KEPT = 24
+KEPT = 8
 AGED_MS = 600_000
 """Marks and measurements weigh less with time: a ranking older than this is made anew."""
 
@@ -70,6 +70,7 @@ class Shelf:
         self._kept: OrderedDict[tuple[str, Workload], Ranking] = OrderedDict()
         self._lock = threading.Lock()
         self._making: dict[tuple[str, Workload], threading.Lock] = {}
+        self._offers: dict[tuple[str, str], tuple[tuple[Any, ...], Sequence[Offer]]] = {}
 
     def get(self, context: Context, session: Session, load: Workload) -> Ranking:
         """The ranking for `load`: kept, or made now."""
@@ -98,8 +99,7 @@ class Shelf:
                 return kept  # another thread made it while this one waited
             run = run_of(context, session, load)
             zkey = session.get(Input, run.zkey_id) if run.zkey_id else key_to_be(load.circuit)
-            here = (Offer.provider == load.provider, Offer.gone_ms.is_(None))
-            offers = session.scalars(select(Offer).where(*here)).all()
+            offers = self._offers_of(session, (key[0], load.provider), scan)
             rows, work = ranking.rank_offers(context, session, run, offers, zkey), ranking.work_of(run, zkey)
         made = Ranking(rows, work, scan, learned, now)
         with self._lock:
@@ -108,6 +108,17 @@ class Shelf:
             while len(self._kept) > KEPT:
                 self._making.pop(self._kept.popitem(last=False)[0], None)
         return made
+
+    def _offers_of(self, session: Session, place: tuple[str, str], scan: tuple[Any, ...]) -> Sequence[Offer]:
+        """The offers of the newest scan, read once for all workloads: ten thousand weigh tens of megabytes."""
+        with self._lock:
+            kept = self._offers.get(place)
+        if kept is not None and kept[0] == scan:
+            return kept[1]
+        found = session.scalars(select(Offer).where(Offer.provider == place[1], Offer.gone_ms.is_(None))).all()
+        with self._lock:
+            self._offers[place] = (scan, found)
+        return found
 
     def _renew(self, context: Context, key: tuple[str, Workload], making: threading.Lock) -> None:
         try:

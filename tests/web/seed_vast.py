@@ -202,6 +202,9 @@ def marks(seeder: Seeder, session: Session) -> None:
         withdrawn_reason="our own image was at fault",
     )
     add(0, "slow", 30 * DAY, fades_ms=seeder.now - 16 * DAY)
+    for i, text in enumerate(HOSTILE):
+        where = {"provider": "local", "machine_id": f"66{i}", "host_id": text[:64]}
+        add(0, "broken", DAY, **where, reason=text, by=text[:64], appeal=text, appealed_by=text[:64])
     session.flush()
     seeder.fleet.mark = appealed.id
 

@@ -13,6 +13,7 @@ from jobs.domain.db import writing
 from jobs.domain.models import Offer
 from jobs.domain.work import transaction
 from jobs.market import reputation
+from tests.web.seed import Fleet
 from tests.web.seed_vast import BAD, OFFERS, machine_id
 from tests.web.site import Browser
 from web import ranked
@@ -71,6 +72,8 @@ def test_a_wrong_workload_is_named_and_the_usual_one_shown(signed_in: Callable[[
     page = signed_in("viewer").get("/offers?circuit_size=none&proofs=0").text
     assert "Ranked for the usual workload" in page
     assert f"of {OFFERS + 1} offers" in page
+    for provider in ("nobody", "x" * 60, "<script>"):
+        assert signed_in("viewer").client.get("/offers", query_string={"provider": provider}).status_code == 200
 
 
 def test_the_workload_goes_on_to_the_new_run(signed_in: Callable[[str], Browser]) -> None:
@@ -84,6 +87,13 @@ def test_the_workload_goes_on_to_the_new_run(signed_in: Callable[[str], Browser]
         'value="9400000" checked',
     ):
         assert typed in new
+
+
+def test_offers_for_a_key_of_my_own(fleet: Fleet, signed_in: Callable[[str], Browser]) -> None:
+    page = signed_in("operator").get(f"/offers?zkey_id={fleet.zkey}").text
+    assert "groth16/bn254/32768" in page
+    assert '<input type="hidden" name="source" value="own">' in page
+    assert f'<input type="hidden" name="zkey_id" value="{fleet.zkey}">' in page
 
 
 def test_several_are_added_up(signed_in: Callable[[str], Browser]) -> None:

@@ -88,21 +88,27 @@ def _sorted(rows: list[Ranked], order: paging.Order) -> list[Ranked]:
     return sorted(by, key=lambda r: bool(r.skipped))
 
 
+def _workload(providers: Sequence[str]) -> tuple[MultiDict[str, str], ranked.Workload, dict[str, str]]:
+    """The form of the address, the workload that it means, and what is wrong with it (then it is the usual one)."""
+    form = run_form.defaults(request.args)
+    if form["provider"] not in providers:
+        form["provider"] = providers[-1]
+    if form.get("zkey_id"):
+        form["source"] = "own"
+    try:
+        asked = parse_request({**run_form.read(form), "kind": "benchmark", "witness_ids": []})
+        return form, ranked.Workload.of(asked), {}
+    except InvalidRequest as error:
+        form = run_form.defaults(MultiDict({"provider": form["provider"]}))
+        return form, ranked.Workload.of(parse_request(run_form.read(form))), error.fields
+
+
 @blueprint.get("/offers")
 @viewer
 def page() -> str:
     session, context = scope.db(), scope.context()
     providers = provider_names(context.settings)
-    form = run_form.defaults(request.args)
-    problems: dict[str, str] = {}
-    try:
-        load = ranked.Workload.of(
-            parse_request({**run_form.read(form), "offer_id": None, "kind": "benchmark", "witness_ids": []})
-        )
-    except InvalidRequest as error:
-        problems = error.fields
-        form = run_form.defaults(MultiDict({"provider": form["provider"]}))
-        load = ranked.Workload.of(parse_request(run_form.read(form)))
+    form, load, problems = _workload(providers)
     ranking = ranked.shelf.get(context, session, load)
     order = paging.order({"rank": None, **COLUMNS}, "rank")
     rows, words = _filtered(ranking.rows)
