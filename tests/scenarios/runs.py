@@ -77,7 +77,10 @@ class Asked:
             assert row.state not in VERDICTS, f"{row.state}: {row.reason}"
             return self.came() >= count
 
-        wait_for(f"{count} proofs of run {self.id}", look, budget_s)
+        try:
+            wait_for(f"{count} proofs of run {self.id}", look, budget_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.story()}") from error
         assert self.came() < self.row().proofs, "the benchmark was over before the fault; ask for more proofs"
 
     def ends(self, budget_s: float = 120) -> Run:
@@ -96,7 +99,8 @@ class Asked:
     def story(self) -> str:
         """What happened, for a failed assertion."""
         told = [f"{e.at_ms} {e.actor} {e.kind} {e.old}>{e.new} {e.reason}" for e in self.events()]
-        return "\n".join([f"run {self.id} {self.row().state}: {self.row().reason}", *told])
+        row = self.row()
+        return "\n".join([f"run {self.id} {row.state}, {row.stage}: {row.reason}", *told])
 
     # The machine
 

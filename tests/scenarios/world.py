@@ -23,7 +23,7 @@ from jobs.context import Context
 from jobs.market.providers.local import LocalProvider
 from jobs.services import known
 from jobs.services.control import Control, Unreachable
-from jobs.settings import Settings, fill
+from jobs.settings import PREFIX, Settings, fill
 from tests.jobs.services.conftest import Up, processes_of
 
 T = TypeVar("T")
@@ -82,13 +82,13 @@ class Rentals(threading.Thread):
 
 
 class World:
-    """One stack. `start` it, do something to it, `end` it."""
+    """One stack, with `env` more in its environment. `start` it, do something to it, `end` it."""
 
-    def __init__(self) -> None:
+    def __init__(self, **env: str) -> None:
         self.base = Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp"))
         self.state_dir = self.base / "s"
         # Two offers, so that two runs can go at once; three workers would only fight for two cores.
-        self.env = {"PROVEFLEET_LOCAL_CORES_PER_OFFER": "1", "PROVEFLEET_MAX_UPLOAD_BYTES": str(MAX_UPLOAD_BYTES)}
+        self.env = {"PROVEFLEET_LOCAL_CORES_PER_OFFER": "1", "PROVEFLEET_MAX_UPLOAD_BYTES": str(MAX_UPLOAD_BYTES)} | env
         self._share_compiled_kernels()
         self.rentals = Rentals(self.state_dir / "local")
         self.up: Up
@@ -98,7 +98,7 @@ class World:
         mine = Path(os.environ.get("NUMBA_CACHE_DIR") or Path.home() / ".cache" / "provefleet" / "numba")
         mine.mkdir(mode=0o700, parents=True, exist_ok=True)
         # An empty folder is one that `up` takes; the link comes after its first start.
-        self._kernels = mine
+        self.kernels = mine
 
     def start(self) -> None:
         self.up = Up(self.state_dir, "-m", "provefleet", "up", **self.env)
@@ -106,8 +106,9 @@ class World:
         cache = self.state_dir / "cache"
         if not cache.exists():
             cache.mkdir(mode=0o700)
-            (cache / "numba").symlink_to(self._kernels)
-        settings = Settings(state_dir=self.state_dir, max_upload_bytes=MAX_UPLOAD_BYTES, local_cores_per_offer=1)
+            (cache / "numba").symlink_to(self.kernels)
+        given = {name.removeprefix(PREFIX).lower(): value for name, value in self.env.items()}
+        settings = Settings.model_validate({"state_dir": self.state_dir, **given})
         self.context = Context(fill(settings, known.read(self.state_dir)))
         self.control = Control(settings.sockets_dir)
         self.provider = LocalProvider(self.context.settings)
@@ -121,17 +122,21 @@ class World:
     def end(self) -> None:
         """SIGKILL to everything: a stop in order costs 16 s, and is a scenario of its own."""
         self.rentals.over.set()
+        self.kill_everything()
+        services = known.read(self.state_dir)
+        for part in ("master", "volume", "filer", "s3"):
+            if services:
+                Path(f"/tmp/seaweedfs-{part}-grpc-{services.s3_ports[f'{part}_grpc']}.sock").unlink(missing_ok=True)
+        shutil.rmtree(self.base)
+
+    def kill_everything(self) -> None:
+        """As a power cut would, all at once: nobody stops anything in order."""
         if hasattr(self, "up"):
             self.up.process.kill()
             self.up.process.wait()
         while left := processes_of(self.state_dir):
             for process in left:
                 end_tree(process)
-        services = known.read(self.state_dir)
-        for part in ("master", "volume", "filer", "s3"):
-            if services:
-                Path(f"/tmp/seaweedfs-{part}-grpc-{services.s3_ports[f'{part}_grpc']}.sock").unlink(missing_ok=True)
-        shutil.rmtree(self.base)
 
     # What runs
 
