@@ -137,3 +137,23 @@ def vast_check(spend: bool, yes: bool, as_json: bool) -> None:
 
     with one_line_errors():
         raise SystemExit(check.run(Context(load_settings()), spend=spend, yes=yes, as_json=as_json))
+
+
+@vast.command("bill")
+@click.option("--days", type=click.IntRange(1, 366), default=7, show_default=True, help="How far back, today included.")
+def vast_bill(days: int) -> None:
+    """What each rental cost on each day (UTC), by our own account and by the bill, and what is on it besides."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from jobs.context import Context
+    from jobs.market import ledger
+    from jobs.settings import load_settings
+
+    with one_line_errors():
+        context = Context(load_settings())
+        try:
+            with context.sessions() as session:
+                click.echo(ledger.text(ledger.recent(session, context.now_ms(), days)))
+        except SQLAlchemyError as error:
+            why = str(getattr(error, "orig", None) or error).splitlines()[0]
+            raise click.ClickException(f"the database can't be used ({why}). Make it with: provefleet up") from error

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from jobs.domain.models import Charge, Controller, Instance, LedgerDay
+from jobs.market.accrual import DAY_MS
 from jobs.market.billing import by_days
 
 OURS, ORPHAN, STRANGER = "ours", "orphan", "stranger"
@@ -127,3 +129,29 @@ def totals(lines: list[Line]) -> Totals:
         sum(line.dollars for line in lines if line.owner == ORPHAN),
         sum(line.dollars for line in lines if line.owner == STRANGER),
     )
+
+
+def recent(session: Session, now_ms: int, days: int) -> list[Line]:
+    """The lines of the last `days` days (UTC), today included."""
+    tomorrow = now_ms - now_ms % DAY_MS + DAY_MS
+    return read(session, tomorrow - days * DAY_MS, tomorrow)
+
+
+def text(lines: list[Line]) -> str:
+    """The lines as a table, and under it what they come to."""
+    rows = [f"{'day':<10} {'whose':<8} {'rental':<24} {'ours':>10} {'bill':>10} {'bill - ours':>12}"]
+    for line in lines:
+        day = f"{datetime.fromtimestamp(line.day_ms / 1000, UTC):%Y-%m-%d}"
+        billed = "-" if line.billed is None else f"{line.billed:.4f}" + ("" if line.complete else " *")
+        gap = f"{line.difference:+.4f}" if line.complete else "-"
+        name = f"{line.provider} {line.provider_id}"
+        rows.append(f"{day} {line.owner:<8} {name:<24} {line.accrued:>10.4f} {billed:>10} {gap:>12}")
+    sums = totals(lines)
+    rows.append(
+        f"spent ${sums.ours:,.4f}, of which ${sums.billed:,.4f} by complete bills "
+        f"({sums.difference:+,.4f} against our own account); "
+        f"orphans ${sums.orphans:,.4f}; strangers ${sums.strangers:,.4f}"
+    )
+    if any(line.billed is not None and not line.complete for line in lines):
+        rows.append("* as far as the bill is written yet")
+    return "\n".join(rows)

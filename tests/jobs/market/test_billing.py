@@ -235,6 +235,24 @@ def test_orphans_and_strangers_are_kept_apart(vast_scene: VastScene, vast_market
     assert (found.ours, found.billed) == (0.0, 0.0)
 
 
+def test_the_ledger_as_a_table(vast_scene: VastScene) -> None:
+    scene = vast_scene
+    _, theirs = rented(scene)
+    pass_time(scene, 1.5)
+    with scene.context.sessions() as session:
+        early = ledger.text(ledger.recent(session, scene.clock(), 2))
+        assert ledger.recent(session, scene.clock() + 5 * DAY_MS, 2) == []
+    assert "* as far as the bill is written yet" in early
+    pass_time(scene, 26)
+    with scene.context.sessions() as session:
+        rows = ledger.text(ledger.recent(session, scene.clock(), 3)).splitlines()
+    bill = scene.market.bill(theirs.id)
+    (ours,) = [row.split() for row in rows if f"vast {theirs.id}" in row]
+    assert ours[1:] == ["ours", "vast", str(theirs.id), "1.0000", f"{bill:.4f}", f"{bill - 1:+.4f}"]
+    assert f"spent ${bill:.4f}, of which ${bill:.4f} by complete bills" in rows[-2]
+    assert any(row.split()[1] == "stranger" for row in rows[1:-2])
+
+
 def _charges(scene: VastScene, theirs: Rented) -> list[Charge]:
     with scene.context.sessions() as session:
         return list(session.scalars(select(Charge).where(Charge.provider_id == str(theirs.id))))
