@@ -151,6 +151,7 @@ def test_a_killed_agent_s_spool_is_packed_by_its_warden(rig: Rig, market: Market
     assert all(b"still here" in chunks["bench", seq] for seq in seqs)
 
 
+@pytest.mark.crash
 def test_a_stopped_agent_is_ended_with_its_lease(rig: Rig, market: Marketplace) -> None:
     """It renews nothing and says nothing: the warden knows when its lease was over."""
     controller = rig.prepare("hang", proofs=1)
@@ -197,6 +198,7 @@ def test_a_container_that_is_stopped_ends_for_good(rig: Rig, market: Marketplace
     assert b"ends: SIGTERM" in rig.controller.raw["setup"]
 
 
+@pytest.mark.crash
 def test_an_archive_that_is_away_too_costs_the_evidence_and_not_the_money(rig: Rig, market: Marketplace) -> None:
     controller = rig.prepare("hang", proofs=1)
     controller.lease_s = 3.0
