@@ -31,7 +31,7 @@ JOBS = ("benchmark", "agent", "watch", "deploy", "reconcile")
 
 
 FAILED = "machine.failed"
-"""The event of a rental that came to nothing by the machine's own fault; the chance of failure is reckoned from them."""
+"""The event of a rental that came to nothing by the machine's own fault: the chance of failure comes from these."""
 MARKET = ("outbid", "no_credit", "expired")
 """Why a provider stops machines that have done nothing wrong."""
 

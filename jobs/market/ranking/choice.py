@@ -148,7 +148,7 @@ def _costs(
     traffic: Floats,
     now_ms: int,
 ) -> _Costs:
-    stages, failures = Stages(knowledge.measurements), Failures(knowledge.rentals, now_ms)
+    stages, failures = Stages(knowledge.measurements), Failures(knowledge.rentals, knowledge.marks, now_ms)
     ready_s = np.array([stages.seconds((o.provider, o.machine_id), o.facts, work.key_bytes) for o in offers])
     failing = np.array([failures.chance(o) for o in offers])
     fixed = hourly * (ready_s + SEALING_S) / 3600 + traffic

@@ -8,9 +8,11 @@ is a hint, never a verdict. Old rentals count for less, by half every 30 days.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from jobs.market.ranking.knowledge import Rental
+from jobs.domain.models import Mark
+from jobs.market import reputation
+from jobs.market.ranking.knowledge import Machine, Rental
 from jobs.market.ranking.likeness import plain
 from jobs.market.ranking.work import Advertised
 
@@ -36,11 +38,16 @@ def _counted(rentals: Sequence[Rental], now_ms: int, key: Callable[[Rental], Has
 class Failures:
     """What the rentals so far say of the next one."""
 
-    def __init__(self, rentals: Sequence[Rental], now_ms: int):
+    def __init__(self, rentals: Sequence[Rental], marks: Mapping[Machine, Sequence[Mark]], now_ms: int):
         self._market = _counted(rentals, now_ms, lambda r: r.machine[0])
         self._models = _counted(rentals, now_ms, lambda r: (r.machine[0], plain(r.gpu_model)))
         self._hosts = _counted(rentals, now_ms, lambda r: (r.machine[0], r.host_id) if r.host_id else None)
         self._machines = _counted(rentals, now_ms, lambda r: r.machine)
+        # A mark is one more failure, for as much as it still weighs: whoever names a marked machine is told so.
+        for machine, rows in marks.items():
+            heavy = sum(reputation.weight(row, now_ms) for row in rows if row.kind != reputation.SLOW)
+            self._machines[machine][0] += heavy
+            self._machines[machine][1] += heavy
 
     def chance(self, offer: Advertised) -> float:
         """The probability that a rental of `offer` ends without a proof by the machine's own fault."""

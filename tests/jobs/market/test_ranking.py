@@ -225,6 +225,13 @@ def test_why_an_offer_is_skipped(change: Any, work: Any, known: Any, says: str) 
         assert ranked[-1] is mine
 
 
+def test_whoever_names_a_marked_machine_is_told_what_it_may_cost() -> None:
+    named = Work(WORK, named=True)
+    plain, bad = only([offer(1)], named)[0], only([offer(1)], named, marks=marked("broken"))[0]
+    assert bad.dollars_per_proof > plain.dollars_per_proof
+    assert "of such rentals come to nothing" in bad.why
+
+
 def test_what_passes_by_itself_is_waited_for() -> None:
     at_work = only([offer(1)], busy={("vast", "m1"): "i7"})[0]
     assert (at_work.skipped, at_work.for_now) == ("works for us now: instance i7", True)
