@@ -50,12 +50,6 @@ def tick(context: Context) -> None:
             read_charges(context, name)
 
 
-def refresh(context: Context, name: str) -> None:
-    """Read credit and bill now."""
-    read_credit(context, name)
-    read_charges(context, name)
-
-
 def _charges_due(session: Session, account: Account, now: int) -> bool:
     if account.charges_tried_ms is not None and now - account.charges_tried_ms < RETRY_MS:
         return False

@@ -118,7 +118,7 @@ def test_reading_twice_changes_nothing(vast_scene: VastScene) -> None:
     found = []
     for _ in range(3):
         pass_time(scene, 7)
-        billing.refresh(scene.context, "vast")
+        billing.read_charges(scene.context, "vast")
         with scene.context.sessions() as session:
             found.append(
                 session.execute(
