@@ -138,8 +138,9 @@ def test_chosen_offers_are_added_up_and_deployed(staged: Stage) -> None:
     page.wait_for_url("**/runs/new?**")
     assert page.locator("input[name=offer]:checked").count() == 2
     assert page.input_value("#min_proofs_per_hour") == "300"
+    expect(page.locator("button[value=sum]")).to_be_hidden()  # the script runs
     page.select_option("#provider", "local")
-    page.wait_for_selector("label:has-text('27100')")
+    page.wait_for_selector("label:has-text('27101')")
     assert page.input_value("#min_proofs_per_hour") == "300"
     assert page.locator("input[name=offer]:checked").count() == 0
     assert one.complaints == []
