@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,13 +71,31 @@ def take_own_instance(environ: MutableMapping[str, str]) -> OwnInstance | None:
     loopback = parts.hostname in ("127.0.0.1", "localhost", "::1")
     if not base.endswith("/") or not (parts.scheme == "https" or (parts.scheme == "http" and loopback)):
         raise BadEnvironment("PROVEFLEET_SELF_DESTROY_URL must be https (or on loopback) and end with /")
-    return OwnInstance(f"{base}{number}/", key, _seconds(HARD_DEADLINE, hard), _seconds(EVIDENCE_DEADLINE, evidence))
+    left_s = max(0.0, _seconds(HARD_DEADLINE, hard) - _begun_s_ago(_work(environ)))
+    return OwnInstance(f"{base}{number}/", key, left_s, _seconds(EVIDENCE_DEADLINE, evidence))
+
+
+def _begun_s_ago(work: Path) -> float:
+    """Seconds since the instance first started, by its own clock: one that was stopped by the marketplace and started
+    again has no new time. 0 where the disk does not remember."""
+    begun = work / "begun"
+    try:
+        work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not begun.exists():
+            begun.write_text(f"{time.time():.0f}")
+        return max(0.0, time.time() - float(begun.read_text()))
+    except (OSError, ValueError):
+        return 0.0
 
 
 def _seconds(name: str, text: str) -> float:
     if not re.fullmatch(r"[0-9]{1,8}(\.[0-9]{1,3})?", text) or float(text) <= 0:
         raise BadEnvironment(f"{name} must be a number of seconds, not {text[:20]!r}")
     return float(text)
+
+
+def _work(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("PROVEFLEET_WORK_DIR") or Path.cwd() / "work").absolute()
 
 
 def take_environment(environ: MutableMapping[str, str]) -> Environment:
@@ -87,7 +106,7 @@ def take_environment(environ: MutableMapping[str, str]) -> Environment:
     token = environ.pop("PROVEFLEET_BOOTSTRAP_TOKEN", "")
     if not token:
         raise BadEnvironment("PROVEFLEET_BOOTSTRAP_TOKEN is missing: an agent is started by its controller only")
-    work = Path(environ.get("PROVEFLEET_WORK_DIR") or Path.cwd() / "work").absolute()
+    work = _work(environ)
     cache = Path(environ.get("PROVEFLEET_CACHE_DIR") or work / "cache").absolute()
     for folder in (work, cache):
         try:
