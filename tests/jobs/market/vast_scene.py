@@ -12,10 +12,12 @@ from sqlalchemy import select
 from jobs import reconcile
 from jobs.context import Context
 from jobs.domain.controller import controller_id
-from jobs.domain.models import Base, Instance, Run
+from jobs.domain.models import Base, Instance, Mark, Run
 from jobs.domain.states import ENDED, VERDICTS
 from jobs.domain.work import transaction
 from jobs.prepare import prepare
+from logs.wire import artifact_key
+from tests.fakes.vast import scenarios
 from tests.fakes.vast.app import create_app
 from tests.fakes.vast.instances import Instance as Rented
 from tests.fakes.vast.market import Market
@@ -103,6 +105,31 @@ class VastScene(Scene):
 
     def kinds(self) -> list[str]:
         return [event.kind for event in self.events()]
+
+    def left(self, run_id: str, seconds: float = 5.0) -> list[Instance]:
+        """Both machines of a run whose first one comes to nothing, while it works."""
+        self.proofs_a_tick = 0
+        self.until(lambda: len(self.machines_of(run_id)) == 2, seconds=seconds)
+        self.proofs_a_tick = 2
+        assert self.finish(run_id).state == "passed", self.told()
+        return self.machines_of(run_id)
+
+    def deletes(self) -> int:
+        return sum(seen.route == scenarios.DESTROY for seen in self.market.requests)
+
+    def reasons(self) -> str:
+        return "\n".join(event.reason for event in self.events())
+
+    def story(self, instance: Instance) -> str:
+        """All that is on record about one machine."""
+        return "\n".join(f"{e.kind} {e.reason}" for e in self.events() if e.instance_id == instance.id)
+
+    def marks(self) -> list[Mark]:
+        with self.context.sessions() as session:
+            return list(session.scalars(select(Mark)))
+
+    def artifact(self, instance: Instance, name: str) -> bytes:
+        return self.context.store.get(artifact_key(instance.run_id or "none", instance.id, name), MAX_OBJECT_BYTES)
 
     def _booted(self, rented: Rented) -> None:
         if (rented.label or "").startswith(self.ours) and rented.id not in self.machines:
