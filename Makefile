@@ -19,7 +19,7 @@ demo-vast: $(VENV)/.dev ## the demo on a marketplace that is only here, with rea
 	@$(BIN)/python -m tests.fakes.vast.demo $(ARGS)
 
 test: $(VENV)/.dev ## the core tests, under 8 minutes; lists at the end what was skipped and why
-	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m "not browser and not images and not crash and not prover and not conformance" $(ARGS)
+	$(BIN)/python -m pytest -rs -n 3 --dist loadgroup -m "not browser and not images and not crash and not prover and not conformance" $(ARGS)
 
 test-prover: $(VENV)/.cuda-build ## the long tests of the prover: every operation, malformed files, daemon and bench; 10 minutes
 	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m prover tests/gpu $(ARGS)
@@ -33,8 +33,8 @@ gpu-check: $(VENV)/.control ## check and time the prover on this machine's GPU, 
 gpu/cuda/kernels/manifest.json: $(VENV)/.cuda-build
 	@$(BIN)/python -m gpu.cuda.build gpu/cuda/kernels
 
-test-crash: $(VENV)/.dev ## the longer faults against the running stack, 6 minutes
-	$(BIN)/python -m pytest -rs -m crash $(ARGS)
+test-crash: $(VENV)/.dev ## 10,000 schedules of cuts, the nasty cases of the marketplace, the longer faults against the running stack
+	$(BIN)/python -m pytest -rs -n 3 --dist loadgroup -m crash $(ARGS)
 
 test-images: $(VENV)/.dev ## build the images and run the demo inside (root, buildah and debootstrap), 8 minutes
 	@./tests/images/install

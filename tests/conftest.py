@@ -17,11 +17,13 @@ from tests.fakes.valkey import ValkeyServer, running_valkey
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With two workers (`-n 2 --dist loadgroup`) a file stays together, and so do all scenarios: one running stack.
 
-    They wait more than they work, so they come first, and the other worker does the rest meanwhile.
+    They wait more than they work, so they come first, and the others do the rest meanwhile. Each shard of the crash
+    tests is a process of its own, and may run anywhere.
     """
     for item in items:
         here = item.path.relative_to(Path(__file__).parent)
-        item.add_marker(pytest.mark.xdist_group("scenarios" if here.parts[0] == "scenarios" else str(here)))
+        alone = {"scenarios": "scenarios", "crash": item.nodeid}
+        item.add_marker(pytest.mark.xdist_group(alone.get(here.parts[0], str(here))))
     items.sort(key=lambda item: "scenarios" not in item.path.parts)
 
 

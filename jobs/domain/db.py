@@ -49,13 +49,18 @@ def _sqlite_begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN")
 
 
+def on_sqlite(engine: Engine) -> None:
+    """What every engine on SQLite needs: WAL, foreign keys, patience, and transactions that we begin ourselves."""
+    event.listen(engine, "connect", _sqlite_pragmas)
+    event.listen(engine, "begin", _sqlite_begin)
+
+
 def make_engine(url: str) -> Engine:
     """An engine whose every connection is safe after a fork (SQLite: one per use) and never waits for ever."""
     try:
         if url.startswith("sqlite"):
             engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": 15, "check_same_thread": False})
-            event.listen(engine, "connect", _sqlite_pragmas)
-            event.listen(engine, "begin", _sqlite_begin)
+            on_sqlite(engine)
             return engine
         return create_engine(
             url, pool_pre_ping=True, pool_size=4, max_overflow=60, pool_recycle=600, connect_args={"timeout": 10}
