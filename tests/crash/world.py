@@ -192,6 +192,15 @@ class World:
         for machine in self.machines:
             machine.use(self.machine_app)
 
+    def become_worker(self, url: str) -> None:
+        """In a fork: a worker on the parent's database, that speaks to the market at `url` by a socket."""
+        now = self.now_ms()
+        for engine in (self._engine, self._mortal_engine):
+            engine.dispose(close=False)
+        settings = self.settings.model_copy(update={"vast_url": url})
+        self.process = Context(settings, now_ms=lambda: now, sleep=lambda _: None)
+        self.process.engine, self.process.store, self.process.redis = self._engine, self.s3.store, self._redis
+
     @contextmanager
     def _mortally(self) -> Iterator[None]:
         """In a worker's process: it may die in here, and then a new one takes its place."""
