@@ -17,7 +17,8 @@ from jobs.context import Context, current
 from jobs.domain import sequential
 from jobs.domain import verdict as rules
 from jobs.domain.instances import to_sealing
-from jobs.domain.models import Input, Instance, Machine, Proof, Run
+from jobs.domain.market_models import Machine
+from jobs.domain.models import Input, Instance, Proof, Run
 from jobs.domain.states import ACTIVE, BENCHMARKING, PROVING, READY, conclude, transition
 from jobs.domain.work import Claim, record, take, transaction
 from jobs.market import accrual, measurements, reputation

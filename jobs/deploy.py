@@ -15,7 +15,8 @@ from jobs.context import Context, current
 from jobs.domain import roles
 from jobs.domain.agents import sha256_of
 from jobs.domain.instances import leave, listed, note_unavailable, to_sealing
-from jobs.domain.models import Instance, Offer, Run
+from jobs.domain.market_models import Offer
+from jobs.domain.models import Instance, Run
 from jobs.domain.placing import new_bootstrap_token
 from jobs.domain.states import ACTIVE, LOADING, NOT_RENTED, RENTING, conclude, transition
 from jobs.domain.work import Claim, take, transaction, wake

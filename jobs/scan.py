@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import insert, select, update
 
 from jobs.context import Context, current
-from jobs.domain.models import Machine, Offer, Scan
+from jobs.domain.market_models import Machine, Offer, Scan
 from jobs.domain.work import record, transaction
 from jobs.market import provider
 from jobs.market.providers.base import ProviderUnavailable, SearchQuotaUsedUp

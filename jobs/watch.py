@@ -16,7 +16,8 @@ from jobs.context import Context
 from jobs.domain.controller import controller_id
 from jobs.domain.db import rows_changed, writing
 from jobs.domain.instances import label_of, leave
-from jobs.domain.models import Instance, Run, Snapshot
+from jobs.domain.market_models import Snapshot
+from jobs.domain.models import Instance, Run
 from jobs.domain.states import BILLABLE, ENDED, LOADING, SEALING, WORKING
 from jobs.domain.work import record, transaction, wake
 from jobs.market import accrual, listing, provider

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, and_, exists, func, not_, select
 from sqlalchemy.orm import Session, defer, joinedload
 
-from jobs.domain.models import Instance, Machine, Mark, Measurement, Offer, Run
+from jobs.domain.market_models import Machine, Mark, Measurement, Offer
+from jobs.domain.models import Instance, Run
 from jobs.market import reputation
 from web import queries
 from web.status import Status, status

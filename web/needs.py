@@ -9,7 +9,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, defer
 
 from jobs.context import Context
-from jobs.domain.models import Account, Cap, Event, Instance, Run, Snapshot
+from jobs.domain.market_models import Account, Cap, Snapshot
+from jobs.domain.models import Event, Instance, Run
 from jobs.market import budget, reputation
 from web import format as f
 from web import queries, scope

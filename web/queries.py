@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, joinedload, selectinload
 
-from jobs.domain.models import Chunk, Input, Instance, Machine, Proof, Run
+from jobs.domain.market_models import Machine
+from jobs.domain.models import Chunk, Input, Instance, Proof, Run
 from jobs.domain.states import BILLABLE, RENTING
 from jobs.market import budget
 from jobs.market.accrual import open_sql, spent

@@ -18,7 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from jobs.context import Context
-from jobs.domain.models import Input, Instance, Mark, Measurement, Offer, Run
+from jobs.domain.market_models import Mark, Measurement, Offer
+from jobs.domain.models import Input, Instance, Run
 from jobs.domain.quotes import KEY_BYTES_A_CONSTRAINT
 from jobs.domain.runs import RunRequest, parse_circuit
 from jobs.market import ranking

@@ -10,7 +10,8 @@ from sqlalchemy import Subquery, func, select
 from sqlalchemy.orm import Session, load_only
 
 from jobs.domain import instances
-from jobs.domain.models import Charge, Controller, Instance, LedgerDay, Machine, Run
+from jobs.domain.market_models import Charge, LedgerDay, Machine
+from jobs.domain.models import Controller, Instance, Run
 from jobs.market import budget
 from jobs.market.accrual import DAY_MS
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from flask import Flask, g, request, url_for
 from markupsafe import Markup
 
-from jobs.domain.models import Cap
+from jobs.domain.market_models import Cap
 from jobs.settings import Settings
 from web import charts, queries, scope
 from web import format as f

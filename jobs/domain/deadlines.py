@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from sqlalchemy import exists, or_, select
 from sqlalchemy.orm import Session, defer
 
 from jobs import payloads
-from jobs.domain.instances import fail, leave
+from jobs.domain.instances import fail, leave, leave_unblamed
 from jobs.domain.models import Instance, Run
 from jobs.domain.states import ACTIVE, BILLABLE, ENDED, WORKING
 from jobs.domain.work import transaction, wake
@@ -18,22 +18,27 @@ from jobs.market.accrual import Seen
 
 if TYPE_CHECKING:
     from jobs.context import Context
+    from jobs.market.providers.base import Listing
 
 ACCOUNTS_AT_ONCE = 100
+AWAY_MS = 120_000
 MEASURING = ("benchmark", "prove", "serve")
 """A machine that gets nowhere in these may have the payload or the input to blame: its run ends. Where the machine
 itself is lost, or came to nothing before, the run goes on to another one."""
 
 
-def lost(instance: Instance, run: Run | None, now: int) -> str:
-    """Why the machine is given up: late, silent or gone; '' while it is not."""
+def lost(instance: Instance, run: Run | None, now: int, away: bool = False) -> str:
+    """Why the machine is given up: late, silent or gone; '' while it is not.
+
+    `away`: this controller was down, and could not have seen it move.
+    """
     if now > instance.stage_deadline_ms:
         took = (now - instance.stage_ms) / 1000
         return f"stage {instance.stage} ran into its deadline after {took:.0f} s"
     if is_silent(instance, now):
         heard = (now - (instance.heard_ms or instance.stage_ms)) / 1000
         return f"the agent was not heard for {heard:.0f} s: its lease ran out"
-    if run is None:
+    if run is None or away:
         return ""
     silent_s = payloads.load(run.payload).silent_s.get(instance.stage)
     if silent_s is not None and now - instance.moved_ms > silent_s * 1000:
@@ -64,7 +69,8 @@ def enforce(context: Context) -> int:
     query = select(Instance, Run).outerjoin(Run, Run.id == Instance.run_id).where(Instance.state.in_(BILLABLE))
     with context.sessions() as session:
         live = session.execute(query.options(defer(Instance.agent_manifest)).order_by(Instance.id)).all()
-    seen = _meters(context, {instance.provider for instance, _ in live})
+    lists = _lists(context, {instance.provider for instance, _ in live})
+    seen = _meters(lists.values())
     _keep_account(context, [i.id for i, _ in live if accrual.due(i, seen.get(i.label), now)], seen, now)
     sealed = 0
     for instance, run in live:
@@ -72,16 +78,31 @@ def enforce(context: Context) -> int:
             continue
         if why := used_up(context, instance, run, now):
             sealed += _seal(context, instance.id, why, fail)
-        elif why := lost(instance, run, now):
-            stuck = instance.stage in MEASURING and not is_silent(instance, now)
-            sealed += _seal(context, instance.id, why, fail if stuck else leave)
+            continue
+        away = _were_away(lists.get(instance.provider), now)
+        if why := lost(instance, run, now, away):
+            silent = is_silent(instance, now)
+            end = fail if instance.stage in MEASURING and not silent else leave
+            if silent and away:
+                end, why = leave_unblamed, f"{why}, while this controller was away itself"
+            sealed += _seal(context, instance.id, why, end)
     _wake_left_behind(context, now)
     return sealed
 
 
-def _meters(context: Context, providers: set[str]) -> dict[str, Seen]:
+def _lists(context: Context, providers: set[str]) -> dict[str, Listing]:
+    """The newest complete list of each provider that has one."""
+    return {name: found for name in providers if (found := listing.newest(context, name)) is not None}
+
+
+def _were_away(newest: Listing | None, now: int) -> bool:
+    """Nobody read the provider's list for so long that we were down, and machines may have found nobody to renew with.
+    The list is read after this in each round: so it tells of the rounds before."""
+    return newest is not None and now - newest.begun_ms > AWAY_MS
+
+
+def _meters(lists: Iterable[Listing]) -> dict[str, Seen]:
     """By label, what the newest complete lists show to be running."""
-    lists = [found for name in providers if (found := listing.newest(context, name)) is not None]
     rows = ((row, found.begun_ms) for found in lists for row in found.instances)
     return {row.label: Seen(accrual.meter_of(row.status, row.facts), begun_ms) for row, begun_ms in rows}
 

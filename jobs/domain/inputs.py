@@ -14,7 +14,8 @@ from gpu.errors import BadFile
 from gpu.groth16.formats import vkey_from_zkey
 from gpu.groth16.wtns import inspect_wtns, read_public
 from gpu.groth16.zkey import inspect_zkey
-from jobs.domain.models import Input, Json
+from jobs.domain.models import Input
+from jobs.domain.tables import Json
 from jobs.domain.work import record, transaction
 from logs.errors import StoreError, TooLarge
 from logs.multipart import upload_stream

@@ -9,7 +9,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from jobs import payloads
-from jobs.domain.models import Instance, Offer, Run
+from jobs.domain.market_models import Offer
+from jobs.domain.models import Instance, Run
 from jobs.domain.states import ACTIVE, DESTROYING, SEALING, WORKING, conclude, transition
 from jobs.domain.work import Claim, record, transaction, wake
 from jobs.market import reputation
@@ -75,10 +76,19 @@ def leave(
 
     Where there is none to go to, the run ends `failed` with the reason, as in `fail`.
     """
+    if not leave_unblamed(context, session, instance, reason, actor, token=token):
+        return False
+    reputation.failed(session, context.now_ms(), instance, reason, actor)
+    return True
+
+
+def leave_unblamed(
+    context: Context, session: Session, instance: Instance, reason: str, actor: str, *, token: str | None = None
+) -> bool:
+    """As `leave`, where the machine is not at fault: it is not remembered for it."""
     if not to_sealing(context, session, instance, reason, actor, token=token):
         return False
     run, now = session.get(Run, instance.run_id) if instance.run_id else None, context.now_ms()
-    reputation.failed(session, now, instance, reason, actor)
     if run is None or run.state != ACTIVE:
         return True
     tried = machines_tried(session, run.id)

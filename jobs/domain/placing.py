@@ -17,7 +17,8 @@ from sqlalchemy.orm import Session
 
 from jobs.domain.controller import controller_id
 from jobs.domain.instances import label_of, stage_deadline_s
-from jobs.domain.models import Instance, Offer, Proof, Run
+from jobs.domain.market_models import Offer
+from jobs.domain.models import Instance, Proof, Run
 from jobs.domain.states import ACTIVE, ENDED, QUEUED, RENTING, conclude
 from jobs.domain.work import Claim, record, transaction, wake
 from jobs.market import budget, prices, provider, ranking, reach

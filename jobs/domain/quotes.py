@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
-from jobs.domain.models import Cap, Input, Offer
+from jobs.domain.market_models import Cap, Offer
+from jobs.domain.models import Input
 from jobs.market.budget import USER, cap_words
 from jobs.market.prices import Price, Traffic, bid_for, hold_dollars, least_dollars, money, price_of, priced
 

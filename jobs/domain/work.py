@@ -16,8 +16,9 @@ from sqlalchemy import and_, exists, or_, update
 from sqlalchemy.orm import Session, aliased
 
 from jobs.domain.db import rows_changed, writing
-from jobs.domain.models import Event, Instance, Json, Run
+from jobs.domain.models import Event, Instance, Run
 from jobs.domain.states import LOST_AFTER_MS
+from jobs.domain.tables import Json
 
 if TYPE_CHECKING:
     from jobs.context import Context

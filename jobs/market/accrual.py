@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, case, func, select
 
-from jobs.domain.models import Artifact, Chunk, Input, Instance, LedgerDay, Proof, Run
+from jobs.domain.market_models import LedgerDay
+from jobs.domain.models import Artifact, Chunk, Input, Instance, Proof, Run
 from jobs.market.prices import Price, Traffic, price_of_instance
 from jobs.market.providers.base import EXITED, OFFLINE, STOPPED
 

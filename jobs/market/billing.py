@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, func, or_, select
 
-from jobs.domain.models import Account, Charge, Instance, LedgerDay
+from jobs.domain.market_models import Account, Charge, LedgerDay
+from jobs.domain.models import Instance
 from jobs.domain.states import ENDED
 from jobs.domain.work import record, transaction
 from jobs.market import provider, provider_names

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, case, func, select
 
-from jobs.domain.models import Account, Cap, Controller, Instance, LedgerDay, Run
+from jobs.domain.market_models import Account, Cap, LedgerDay
+from jobs.domain.models import Controller, Instance, Run
 from jobs.domain.states import BILLABLE, ENDED, WORKING
 from jobs.domain.work import record, transaction
 from jobs.market import provider

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from jobs.domain.models import Charge, Controller, Instance, LedgerDay
+from jobs.domain.market_models import Charge, LedgerDay
+from jobs.domain.models import Controller, Instance
 from jobs.market.accrual import DAY_MS
 from jobs.market.billing import by_days
 

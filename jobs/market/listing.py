@@ -13,7 +13,7 @@ from sqlalchemy import or_, update
 from sqlalchemy.exc import IntegrityError
 
 from jobs.domain.db import rows_changed, writing
-from jobs.domain.models import Snapshot
+from jobs.domain.market_models import Snapshot
 from jobs.market import provider
 from jobs.market.providers.base import BeingListed, Listing, ProviderError, ProviderInstance, ProviderUnavailable
 

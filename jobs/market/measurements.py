@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from jobs.domain.models import Event, Input, Instance, Machine, Measurement, Offer, Run
+from jobs.domain.market_models import Machine, Measurement, Offer
+from jobs.domain.models import Event, Input, Instance, Run
 from jobs.domain.states import BENCHMARKING, FETCHING, LOADING, READY
 from jobs.market.ranking.work import work_of
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
-from jobs.domain.models import Instance, Machine, Mark
+from jobs.domain.market_models import Machine, Mark
+from jobs.domain.models import Instance
 from jobs.domain.states import BILLABLE, RENTING
 from jobs.domain.work import record
 

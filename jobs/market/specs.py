@@ -11,7 +11,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from jobs.domain.models import Instance, Machine, Offer
+from jobs.domain.market_models import Machine, Offer
+from jobs.domain.models import Instance
 from jobs.market import reputation
 from jobs.market.prices import GB
 from jobs.market.ranking.likeness import plain

@@ -10,7 +10,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from jobs.context import Context
-from jobs.domain.models import Chunk, Event, Instance, Offer, Proof, Run
+from jobs.domain.market_models import Offer
+from jobs.domain.models import Chunk, Event, Instance, Proof, Run
 from jobs.domain.states import ENDED, VERDICTS
 
 

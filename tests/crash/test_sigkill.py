@@ -12,7 +12,7 @@ import pytest
 from jobs import reconcile
 from jobs.context import use
 from jobs.watch import watch
-from tests.crash.schedules import at_stage, ground
+from tests.crash.schedules import at_stage
 from tests.crash.world import World
 from tests.fakes.vast.server import Served
 

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from jobs.context import Context, use
 from jobs.domain.db import database_url, make_engine, migrate
-from jobs.domain.models import Base
+from jobs.domain.tables import Base
 from jobs.settings import Settings
 from logs.store import S3Config, Store
 from tests.fakes.market import FakeMarket

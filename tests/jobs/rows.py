@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from jobs.context import Context
-from jobs.domain.models import Instance, Offer, Run
+from jobs.domain.market_models import Offer
+from jobs.domain.models import Instance, Run
 
 NOW = 1_780_000_000_000
 

@@ -11,7 +11,8 @@ from jobs import reconcile
 from jobs.context import Context
 from jobs.deploy import deploy
 from jobs.domain import inputs
-from jobs.domain.models import Event, Input, Instance, Machine, Mark, Offer, Proof, Run
+from jobs.domain.market_models import Machine, Mark, Offer
+from jobs.domain.models import Event, Input, Instance, Proof, Run
 from jobs.domain.runs import create_run, parse_request
 from jobs.market import reputation
 from jobs.prepare import prepare

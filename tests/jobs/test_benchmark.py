@@ -9,7 +9,8 @@ from sqlalchemy import select
 
 from jobs.benchmark import benchmark
 from jobs.deploy import deploy
-from jobs.domain.models import Instance, Measurement
+from jobs.domain.market_models import Measurement
+from jobs.domain.models import Instance
 from jobs.domain.runs import cancel_run
 from jobs.domain.work import take
 from tests.jobs.agent import Agent

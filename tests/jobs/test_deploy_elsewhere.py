@@ -10,7 +10,8 @@ from jobs.deploy import CREATE_HOLD_MS, NO_CREDIT_PATIENCE_MS, OFFER_AGE_MS, dep
 from jobs.destroy import destroy
 from jobs.domain import roles
 from jobs.domain.instances import request_destroy
-from jobs.domain.models import Account, Instance, Offer
+from jobs.domain.market_models import Account, Offer
+from jobs.domain.models import Instance
 from jobs.market.providers.base import KeyRefused, NoCredit, RentedStopped
 from jobs.prepare import prepare
 from tests.fakes.market import lost

@@ -11,7 +11,7 @@ import pytest
 from gpu.circuits import chain
 from gpu.curve.params import curve_by_name
 from jobs.domain.inputs import InputRefused, InputTooLarge
-from jobs.domain.models import Mark
+from jobs.domain.market_models import Mark
 from jobs.domain.runs import InvalidRequest
 from tests.scenarios.runs import FIXTURE, ask, the_key
 from tests.scenarios.world import MAX_UPLOAD_BYTES, World

@@ -6,7 +6,8 @@ import hashlib
 
 from jobs.context import Context
 from jobs.domain.db import writing
-from jobs.domain.models import Instance, LedgerDay, Run
+from jobs.domain.market_models import LedgerDay
+from jobs.domain.models import Instance, Run
 from tests.web.seed_market import DAY
 
 

@@ -10,7 +10,8 @@ from argon2 import PasswordHasher
 from sqlalchemy.orm import Session
 
 from jobs.context import Context
-from jobs.domain.models import Input, Machine, Offer, User
+from jobs.domain.market_models import Machine, Offer
+from jobs.domain.models import Input, User
 from jobs.market import reputation
 from logs.store import Store
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from jobs.domain.models import Account, Cap, Charge, Instance, LedgerDay, Machine, Mark, Measurement, Offer, Snapshot
+from jobs.domain.market_models import Account, Cap, Charge, LedgerDay, Machine, Mark, Measurement, Offer, Snapshot
+from jobs.domain.models import Instance
 from tests.web.seed_market import DAY, HOSTILE, HOUR, MINUTE
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from sqlalchemy import delete, func, select, update
 
 from jobs.context import Context
 from jobs.domain.db import writing
-from jobs.domain.models import Account, Cap, Charge, Event, Instance, LedgerDay
+from jobs.domain.market_models import Account, Cap, Charge, LedgerDay
+from jobs.domain.models import Event, Instance
 from tests.web.site import Browser
 from web import spending
 

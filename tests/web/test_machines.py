@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import select
 
 from jobs.context import Context
-from jobs.domain.models import Instance, Mark
+from jobs.domain.market_models import Mark
+from jobs.domain.models import Instance
 from jobs.market import reputation
 from tests.web.seed import Fleet
 from tests.web.seed_vast import BAD, machine_id

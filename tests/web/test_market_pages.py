@@ -11,7 +11,8 @@ from sqlalchemy import update
 
 from jobs.context import Context
 from jobs.domain.db import writing
-from jobs.domain.models import Account, Cap, Instance, Snapshot
+from jobs.domain.market_models import Account, Cap, Snapshot
+from jobs.domain.models import Instance
 from jobs.domain.work import record
 from tests.web.seed import HOSTILE, Fleet
 from tests.web.site import Browser, Clock, seeded, settings_of

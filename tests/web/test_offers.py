@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from jobs.context import Context
 from jobs.domain.db import writing
-from jobs.domain.models import Offer
+from jobs.domain.market_models import Offer
 from jobs.domain.work import transaction
 from jobs.market import reputation
 from tests.web.seed import Fleet

@@ -9,7 +9,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from jobs.domain.models import Account, Cap, User
+from jobs.domain.market_models import Account, Cap
+from jobs.domain.models import User
 from jobs.market import budget, provider_names
 from web import paging, scope, spending
 from web.access import admin, viewer

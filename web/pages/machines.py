@@ -8,7 +8,7 @@ from flask import Blueprint, abort, flash, redirect, render_template, request, u
 from sqlalchemy import func, or_, select
 from werkzeug.wrappers import Response
 
-from jobs.domain.models import Machine, Mark
+from jobs.domain.market_models import Machine, Mark
 from jobs.domain.work import transaction
 from jobs.market import reputation
 from web import charts, memory, paging, queries, scope

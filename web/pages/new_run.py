@@ -14,7 +14,7 @@ from werkzeug.wrappers import Response
 
 from jobs import payloads
 from jobs.domain import quotes
-from jobs.domain.models import Cap
+from jobs.domain.market_models import Cap
 from jobs.domain.runs import CIRCUITS, CURVES, InvalidRequest, RunRequest, create_run, parse_request
 from jobs.market import budget, provider, provider_names, reach
 from jobs.market.ranking import Ranked

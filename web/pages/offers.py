@@ -11,7 +11,8 @@ from sqlalchemy import select
 from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response
 
-from jobs.domain.models import Event, Offer
+from jobs.domain.market_models import Offer
+from jobs.domain.models import Event
 from jobs.domain.runs import CIRCUITS, CURVES, InvalidRequest, parse_request
 from jobs.market import provider_names
 from jobs.market.ranking import Ranked

@@ -11,7 +11,8 @@ from markupsafe import Markup
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, defer, joinedload
 
-from jobs.domain.models import Account, Input, Instance, Offer, Proof, Run
+from jobs.domain.market_models import Account, Offer
+from jobs.domain.models import Input, Instance, Proof, Run
 from jobs.market import budget
 from jobs.market.accrual import spent_sql
 from web import charts, memory, needs, queries, scope

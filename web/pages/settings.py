@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from jobs.context import Context
-from jobs.domain.models import Account, Offer, Snapshot
+from jobs.domain.market_models import Account, Offer, Snapshot
 from jobs.market import provider, provider_names, reach
 from jobs.settings import Settings
 from web import format as f

@@ -26,7 +26,8 @@ import numpy.typing as npt
 from sqlalchemy.orm import Session
 
 from jobs.domain import sequential
-from jobs.domain.models import Input, Offer, Run
+from jobs.domain.market_models import Offer
+from jobs.domain.models import Input, Run
 from jobs.market.accrual import traffic_of
 from jobs.market.prices import bid_for, price_of
 from jobs.market.ranking import knowledge as known

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from jobs.domain.models import Mark
+from jobs.domain.market_models import Mark
 from jobs.market import reputation
 from jobs.market.ranking.knowledge import Machine, Rental
 from jobs.market.ranking.likeness import plain

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from jobs.domain.models import Event, Instance, Mark, Measurement, Offer, Run
+from jobs.domain.market_models import Mark, Measurement, Offer
+from jobs.domain.models import Event, Instance, Run
 from jobs.domain.states import ENDED
 from jobs.market import reputation
 from jobs.market.ranking.work import Work

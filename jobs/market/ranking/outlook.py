@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from jobs.domain.models import Measurement
+from jobs.domain.market_models import Measurement
 from jobs.market.ranking import likeness
 from jobs.market.ranking.speed import UNKNOWN, Forecast, Places, Prior, Tree, forecast
 from jobs.market.ranking.work import Advertised

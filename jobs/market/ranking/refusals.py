@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
-from jobs.domain.models import Mark
+from jobs.domain.market_models import Mark
 from jobs.market import reputation
 from jobs.market.prices import GB
 from jobs.market.ranking.knowledge import Knowledge

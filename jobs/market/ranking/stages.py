@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobs.domain.models import Measurement
+from jobs.domain.market_models import Measurement
 from jobs.market.prices import ALLOWED_DOWN_BYTES
 
 UNTOLD_MBPS = 300.0

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from jobs.domain.models import Input, Offer, Run
+from jobs.domain.market_models import Offer
+from jobs.domain.models import Input, Run
 from jobs.market.prices import GB, Traffic, tail_s
 from jobs.settings import Settings
 

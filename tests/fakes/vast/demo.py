@@ -26,7 +26,8 @@ from sqlalchemy import select
 from jobs import scan
 from jobs.context import Context
 from jobs.domain.db import writing
-from jobs.domain.models import Offer, Run
+from jobs.domain.market_models import Offer
+from jobs.domain.models import Run
 from jobs.market import ranking, reputation
 from jobs.market.providers.base import ProviderUnavailable
 from jobs.settings import load_settings

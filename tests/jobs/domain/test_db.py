@@ -12,7 +12,8 @@ from sqlalchemy import select
 
 from jobs.context import Context
 from jobs.domain.db import DatabaseUnavailable, database_url, make_engine, migrate, ping, writing
-from jobs.domain.models import Base, Leader
+from jobs.domain.models import Leader
+from jobs.domain.tables import Base
 from jobs.settings import Settings
 
 

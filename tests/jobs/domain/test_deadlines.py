@@ -111,3 +111,28 @@ def test_a_run_left_without_a_machine_is_woken(scene: Scene) -> None:
     new_instance(scene.context, run_id=left.id, state="not_rented")
     enforce(scene.context)
     assert [scene.run(r.id).wake_at_ms is not None for r in (left, busy, over)] == [True, False, False]
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_lease_that_ran_out_while_we_were_away_is_held_against_nobody(scene: Scene, away: bool) -> None:
+    agent = scene.registered()
+    scene.tick(3, times=2)
+    scene.tick_until(
+        lambda: scene.instance(agent.instance_id).state == "sealing", limit=100, seconds=1000 if away else 10
+    )
+    instance = scene.instance(agent.instance_id)
+    assert ("this controller was away" in instance.reason) == away
+    assert bool(scene.events("machine.failed")) != away
+
+
+def test_what_we_could_not_see_moving_is_looked_at_once_more(scene: Scene) -> None:
+    """A machine that loads has no lease yet; while we were down, nobody read how far it had come."""
+    _, instance_id = scene.rented()
+    scene.tick(3, times=2)
+    scene.market.show(scene.instance(instance_id).label, status="loading", detail="layer 1")
+    scene.tick(3, times=2)
+    scene.market.show(scene.instance(instance_id).label, status="loading", detail="layer 2")
+    scene.tick(900)
+    assert scene.instance(instance_id).state == "loading"
+    scene.tick(3, times=4)
+    assert scene.instance(instance_id).state == "loading", "it had moved on"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from jobs.context import Context
-from jobs.domain.models import Machine, Run
+from jobs.domain.market_models import Machine
+from jobs.domain.models import Run
 from jobs.domain.placing import MAX_OFFERS, Placed, place
 from jobs.domain.work import take
 from jobs.market import reputation

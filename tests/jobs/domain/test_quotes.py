@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from jobs.context import Context
-from jobs.domain.models import Offer, Run
+from jobs.domain.market_models import Offer
+from jobs.domain.models import Run
 from jobs.domain.placing import place
 from jobs.domain.quotes import Quote, quote
 from jobs.domain.runs import InvalidRequest, parse_request

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobs.domain.models import Measurement, Offer
+from jobs.domain.market_models import Measurement, Offer
 
 WORK = "groth16/bls12381/65536"
 NOW = 1_780_000_000_000

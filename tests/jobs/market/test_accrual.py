@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import select
 
 from jobs.context import Context
-from jobs.domain.models import Artifact, Chunk, Input, Instance, LedgerDay, Proof
+from jobs.domain.market_models import LedgerDay
+from jobs.domain.models import Artifact, Chunk, Input, Instance, Proof
 from jobs.market import accrual
 from jobs.market.accrual import DAY_MS, DISK_METER, NO_METER, RUNNING_METER, Seen, meter_of
 from jobs.market.prices import GB, Price

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from jobs.domain.models import Account, Charge, Instance, LedgerDay
+from jobs.domain.market_models import Account, Charge, LedgerDay
+from jobs.domain.models import Instance
 from jobs.market import billing, ledger
 from jobs.market.accrual import DAY_MS
 from tests.fakes.vast.instances import Instance as Rented

@@ -13,7 +13,8 @@ from pydantic import SecretStr
 from jobs.context import Context
 from jobs.domain.controller import controller_id
 from jobs.domain.db import writing
-from jobs.domain.models import Account, Instance, LedgerDay, Run
+from jobs.domain.market_models import Account, LedgerDay
+from jobs.domain.models import Instance, Run
 from jobs.domain.placing import place
 from jobs.domain.work import take
 from jobs.market import budget

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jobs.context import Context
-from jobs.domain.models import Snapshot
+from jobs.domain.market_models import Snapshot
 from jobs.market import listing
 from jobs.market.providers.base import BeingListed, ProviderUnavailable
 from tests.fakes.market import lost

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.domain.models import Mark, Measurement, Offer
+from jobs.domain.market_models import Mark, Measurement, Offer
 from jobs.market.ranking import Ranked, Work, rank
 from jobs.market.ranking.knowledge import Knowledge, Rental
 from tests.jobs.market.fleet import NOW, WORK, Fleet, Kind

@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy.orm import Session
 
 from jobs.context import Context
-from jobs.domain.models import Event, Machine, Mark
+from jobs.domain.market_models import Machine, Mark
+from jobs.domain.models import Event
 from jobs.market import reputation
 from jobs.market.reputation import DAY_MS, HALF_LIFE_DAYS, MarkRefused
 from tests.jobs.rows import NOW, new_instance, new_run

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.domain.models import Machine, Offer
+from jobs.domain.market_models import Machine, Offer
 from jobs.market import reputation, specs
 from tests.jobs.rows import NOW, new_instance
 from tests.jobs.scene import Scene

@@ -12,8 +12,10 @@ from sqlalchemy import select
 from jobs import reconcile
 from jobs.context import Context
 from jobs.domain.controller import controller_id
-from jobs.domain.models import Base, Instance, Mark, Run
+from jobs.domain.market_models import Mark
+from jobs.domain.models import Instance, Run
 from jobs.domain.states import ENDED, VERDICTS
+from jobs.domain.tables import Base
 from jobs.domain.work import transaction
 from jobs.prepare import prepare
 from logs.wire import artifact_key
