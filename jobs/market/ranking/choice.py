@@ -192,13 +192,18 @@ def _worth(per_proof: Floats, ahead: Outlook, open_: npt.NDArray[np.bool_]) -> F
 def _hopeless(work: Work, costs: _Costs, i: int) -> str:
     return (
         f"reaches {_figure(work.min_proofs_per_hour or 0.0)}/h with a chance of {costs.chance[i]:.1%}; "
-        f"to find out costs ${costs.find_out[i]:.3g}"
+        f"to find out costs {_dollars(costs.find_out[i])}"
     )
 
 
 def _figure(rate: float) -> str:
     """Two or three digits that mean something, never an exponent."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def _dollars(amount: float) -> str:
+    """Three digits that mean something, never an exponent."""
+    return f"${float(f'{amount:.3g}'):.12f}".rstrip("0").rstrip(".")
 
 
 def _times(n: int) -> str:
@@ -220,10 +225,9 @@ class _Words:
 
     def why(self, i: int) -> str:
         rate, low, high, minimum = self.rate[i], self.low[i], self.high[i], self._work.min_proofs_per_hour
-        spread = f" ± {(high - low) / 2:,.3g}" if high < 3 * low else f" ({low:,.3g} to {high:,.3g})"
-        text = (
-            f"expected {rate:,.4g}{spread} proofs/h, ${self.per_proof[i]:.3g}/proof at ${self.all_in[i]:.3g}/h all in"
-        )
+        spread = f" ± {_figure((high - low) / 2)}" if high < 3 * low else f" ({_figure(low)} to {_figure(high)})"
+        money = f"{_dollars(self.per_proof[i])}/proof at {_dollars(self.all_in[i])}/h all in"
+        text = f"expected {_figure(rate)}{spread} proofs/h, {money}"
         if minimum is not None:
             text += f"; chance to reach {_figure(minimum)}/h {self.chance[i]:.0%}"
         if self._failing[i] >= 0.1:

@@ -65,6 +65,7 @@ def test_what_nobody_measured_has_a_wide_forecast_from_its_specs() -> None:
     assert ranked["1"].proofs_per_hour > 2 * ranked["2"].proofs_per_hour
     assert all(r.high > 10 * r.low for r in ranked.values())
     assert "no RTX 4090 was measured at this work: by its specs" in ranked["1"].why
+    assert not any(re.search(r"\de[+-]\d", one.why) for one in ranked.values()), "figures as people read them"
 
 
 def test_the_nearer_the_evidence_the_narrower_the_interval() -> None:
