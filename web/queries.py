@@ -20,11 +20,15 @@ HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 @dataclass(frozen=True)
 class Spend:
-    """Dollars since 00:00 UTC, what the machines rented now may still cost, and what they cost an hour."""
+    """Dollars since 00:00 UTC, what the machines rented now may still cost, and what they cost an hour.
+
+    `unbooked`: of today's, what the ledger does not have yet; it is written each minute.
+    """
 
     today: float
     reserved: float
     per_hour: float
+    unbooked: float
 
 
 def spend(session: Session, now_ms: int) -> Spend:
@@ -32,7 +36,8 @@ def spend(session: Session, now_ms: int) -> Spend:
     sums = select(func.sum(Instance.reserved_dollars), per_hour, uncounted)
     live = session.execute(sums.where(Instance.state.in_(BILLABLE), Instance.rented_ms.is_not(None))).one()
     today = budget.spent_since(session, budget.begins_ms("day", now_ms))
-    return Spend(today + (live[2] or 0.0), live[0] or 0.0, live[1] or 0.0)
+    unbooked = live[2] or 0.0
+    return Spend(today + unbooked, live[0] or 0.0, live[1] or 0.0, unbooked)
 
 
 def cost(instances: Iterable[Instance], now_ms: int) -> float:

@@ -49,6 +49,12 @@ def test_the_bill_is_set_against_our_account(context: Context, signed_in: Callab
     assert known.theirs == pytest.approx(0.112 + 0.0849)
 
 
+def test_a_month_is_never_less_than_its_day(signed_in: Callable[[str], Browser]) -> None:
+    page = signed_in("viewer").get("/costs").text
+    today, month = (float(x) for x in re.findall(r"<dt>(?:Today|This month)</dt><dd>(?:<[^>]+>)*\$([\d.]+)", page))
+    assert 0 < today <= month
+
+
 def test_credit_and_when_it_ends(signed_in: Callable[[str], Browser]) -> None:
     page = signed_in("viewer").get("/costs").text
     assert "$14.20" in page
