@@ -24,6 +24,7 @@ def bills(scene: VastScene) -> dict[str, float]:
     return {i.label or "": scene.market.bill(i.id) for i in scene.market.instances.values() if not i.foreign}
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_the_ledger_equals_the_bill_to_the_cent(vast_scene: VastScene, vast_market: Market) -> None:
     scene, market = vast_scene, vast_market

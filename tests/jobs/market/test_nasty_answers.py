@@ -41,6 +41,7 @@ def test_a_destroy_that_fails_is_repeated_until_it_is_proven(scene: VastScene, c
     assert scene.kinds().count("instance.adopted") == (case == "N23:reappears")
 
 
+@pytest.mark.crash
 def test_a_destroy_refused_for_the_key_is_no_success(scene: VastScene) -> None:
     """N24: a 404 about the key leaves it in `destroying`, and calls for an operator."""
     scene.market.scenario("N24", times=3)
@@ -179,6 +180,7 @@ def test_clocks_that_differ(scene: VastScene, seconds: float) -> None:
     assert scene.artifact(scene.machines_of(run_id)[0], "provider.log")
 
 
+@pytest.mark.crash
 def test_a_sweep_while_the_database_is_down(scene: VastScene) -> None:
     """N35: nothing is known, so nothing is deleted; later the orphan goes and the strangers stay."""
     scene.tick()

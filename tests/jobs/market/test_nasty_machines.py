@@ -201,6 +201,7 @@ def test_a_moment_of_weakness_is_forgiven(scene: VastScene, case: str) -> None:
     assert scene.kinds().count("provider.unheard_status") == (case == "N33")
 
 
+@pytest.mark.crash
 def test_outbid(scene: VastScene) -> None:
     """N20: seen in one poll; the machine is destroyed before it comes back by itself and bills again."""
     scene.market.scenario("N20")
