@@ -41,7 +41,10 @@ class Machine:
 
     def act(self) -> None:
         """Its next call; the machine app may be away."""
-        if self.over or not self.rented.live or self.rented.actual != "running":
+        if not self.rented.live or self.rented.actual != "running":
+            return
+        if self.over:
+            self._end()  # the warden asks until the marketplace says that it is gone
             return
         if self._agent is not None and self._world.now_ms() >= self._lease_ends_ms:
             self._abandoned()
