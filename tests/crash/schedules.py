@@ -58,9 +58,10 @@ class Schedule(RuleBasedStateMachine):
         super().__init__()
         self._world: Forked | None = None
 
-    @initialize(stage=st.sampled_from(STAGES), kind=st.sampled_from(KINDS), call=CALL)
-    def begin(self, stage: str, kind: str, call: int) -> None:
+    @initialize(stage=st.sampled_from(STAGES), kind=st.sampled_from(KINDS), call=CALL, rests=st.integers(1, REST_EVERY))
+    def begin(self, stage: str, kind: str, call: int, rests: int) -> None:
         """Each schedule has a cut at least, wherever its other steps lead."""
+        self._to_rest = rests == REST_EVERY
         self._world = Forked(ground(), at_stage(stage))
         self._bad_minute([kind], call)
 
@@ -108,9 +109,8 @@ class Schedule(RuleBasedStateMachine):
             return
         try:
             Tally.schedules += 1
-            to_rest = Tally.schedules % REST_EVERY == 0
-            Tally.rested += to_rest
-            broken = self._do("finish", to_rest)
+            Tally.rested += self._to_rest
+            broken = self._do("finish", self._to_rest)
             Tally.cuts += len(self._do("cuts.done"))
             Tally.broken += broken
             assert not broken, "\n".join([*broken, "after these cuts:", *self._do("cuts.done")])

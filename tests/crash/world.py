@@ -315,7 +315,8 @@ class World:
         """Nothing of ours may end with its evidence neither sealed nor given up on the record, unless by itself."""
         if not (rented.label or "").startswith(self.ours) or any(m.over for m in self.machines if m.rented is rented):
             return
-        row = self.row_of(rented.label or "") or self.row_by_provider_id(str(rented.id))
+        # An orphan that was adopted has a row of its own, beside the one that its label was made for.
+        row = self.row_by_provider_id(str(rented.id)) or self.row_of(rented.label or "")
         kept = row is not None and (row.evidence_sha256 or row.evidence_gap or row.forced_by)
         if not kept:
             self.unsealed.append(f"{rented.label} in state {row.state if row else 'unknown'}")
