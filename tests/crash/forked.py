@@ -10,7 +10,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tests.crash.world import Ground, World
+from tests.crash.ground import Ground
+from tests.crash.world import World
 
 
 class Forked:

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.crash.cuts import KINDS
 from tests.crash.forked import Forked
-from tests.crash.world import EVENTS, Ground, World
+from tests.crash.ground import Ground
+from tests.crash.world import EVENTS, World
 
 STAGES = ("queued", "renting", "loading", "benchmarking", "sealing", "destroying")
 REST_EVERY = 25  # one schedule in so many goes on until all is over: it takes as long as all the others together

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,11 +22,11 @@ from sqlalchemy.pool import QueuePool
 
 from jobs import reconcile
 from jobs.context import Context, use
-from jobs.domain import deadlines, inputs
+from jobs.domain import deadlines
 from jobs.domain.controller import controller_id
-from jobs.domain.db import migrate, on_sqlite
+from jobs.domain.db import on_sqlite
 from jobs.domain.instances import request_destroy
-from jobs.domain.models import Input, Instance, Run
+from jobs.domain.models import Instance, Run
 from jobs.domain.runs import cancel_run, create_run, parse_request
 from jobs.domain.states import ENDED, VERDICTS, WORKING
 from jobs.domain.work import transaction
@@ -37,13 +35,12 @@ from jobs.prepare import prepare
 from jobs.settings import Settings
 from jobs.watch import watch
 from tests.crash.cuts import Cuts, CutTransport, Died, s3_error
+from tests.crash.ground import Ground
 from tests.crash.machine import Machine
-from tests.crash.s3 import ENDPOINT, MemoryS3
-from tests.fakes.memory import fast_parent
+from tests.crash.s3 import ENDPOINT
 from tests.fakes.vast.app import create_app
 from tests.fakes.vast.instances import Instance as Rented
 from tests.fakes.vast.market import Market
-from tests.jobs.proofs import VKEY
 from tests.jobs.scene import CIRCUIT, NO_REDIS
 
 KEY = "the-account-key-that-must-stay-here"
@@ -66,31 +63,6 @@ EVENTS = (
     "the container ended", "new machines are listed late",
 )  # fmt: skip
 IMAGE = "registry.test/provefleet/payload@sha256:" + "5" * 64
-
-
-class Ground:
-    """What all worlds of a process stand on, made once: an empty migrated database, an object store's client."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="provefleet-crash-", dir=fast_parent()))
-        self.template = self.folder / "template.db"
-        migrate(Settings(state_dir=self.folder, database_url=SecretStr(f"sqlite:///{self.template}")))
-        context = Context(Settings(state_dir=self.folder, database_url=SecretStr(f"sqlite:///{self.template}")))
-        facts = {"curve": "bls12381", "n_vars": 10, "n_public": 1}
-        key = inputs.register(context, "zkey", "chain.zkey", "ab" * 32, 1000, facts, VKEY, "test")
-        with context.sessions() as session:
-            session.get_one(Input, key.id).circuit = CIRCUIT
-            session.commit()
-        context.engine.dispose()
-        self.s3 = MemoryS3()
-        self._files = 0
-
-    def new_file(self) -> Path:
-        self._files += 1
-        return self.folder / f"world-{os.getpid()}-{self._files}.db"
-
-    def close(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class World:
