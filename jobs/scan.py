@@ -1,7 +1,7 @@
 """`scan_offers`: read what a provider would rent into the table of offers.
 
 A search may be counted (a marketplace allows so many a day), so none is made while the last one is young, nor right
-after one that failed: `models.Scan` says when the next may be.
+after one that failed: `market_models.Scan` says when the next may be.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was spent and on what, from the ledger (`jobs.domain.models.LedgerDay`): sums for the page of costs."""
+"""What was spent and on what, from the ledger (`jobs.domain.market_models.LedgerDay`): sums for the page of costs."""
 
 from __future__ import annotations
 

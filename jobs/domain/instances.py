@@ -104,14 +104,16 @@ def leave_unblamed(
     return True
 
 
-def machines_tried(session: Session, run_id: str) -> set[str]:
-    """The machines that were really rented for the run, whatever became of them."""
-    rented = select(Instance.machine_id).where(Instance.run_id == run_id, Instance.rented_ms.is_not(None))
-    return set(session.scalars(rented))
+def machines_tried(session: Session, run_id: str) -> frozenset[tuple[str, str]]:
+    """(provider, machine id) of all that were really rented for the run, whatever became of them."""
+    rented = (Instance.run_id == run_id, Instance.rented_ms.is_not(None))
+    rows = session.execute(select(Instance.provider, Instance.machine_id).where(*rented))
+    return frozenset((provider, machine) for provider, machine in rows)
 
 
-def _is_another_offered(session: Session, run: Run, tried: set[str]) -> bool:
-    others = (Offer.provider == run.provider, Offer.gone_ms.is_(None), Offer.machine_id.not_in(tried))
+def _is_another_offered(session: Session, run: Run, tried: frozenset[tuple[str, str]]) -> bool:
+    mine = {machine for provider, machine in tried if provider == run.provider}
+    others = (Offer.provider == run.provider, Offer.gone_ms.is_(None), Offer.machine_id.not_in(mine))
     return session.scalar(select(Offer.offer_id).where(*others).limit(1)) is not None
 
 

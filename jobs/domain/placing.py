@@ -145,8 +145,6 @@ def place(context: Context, claim: Claim) -> Placed:
             if run.rentals >= MAX_OFFERS:
                 why = f"{run.rentals} offers were tried, and none came to anything; scan and try again"
                 return Placed(why, final=True)
-            if why := reach.refusal(context.settings, provider(context, run.provider)):
-                return Placed(why, final=True)
             choices, why_not = _candidates(context, session, run)
             if not choices:
                 return why_not
@@ -187,12 +185,10 @@ def _intend(
         host_id=offer.host_id,
         state=RENTING,
         state_ms=now,
-        reason="",
         stage="loading",
         stage_ms=now,
         stage_deadline_ms=deadline,
         moved_ms=now,
-        progress={},
         round=session.scalar(select(func.max(Proof.round)).where(Proof.run_id == run.id)) or 1,
         dollars_per_hour=rate,
         price=choice.price.to_json(),
@@ -200,19 +196,8 @@ def _intend(
         disk_gb=context.settings.rent_disk_gb,
         forecast=choice.ranked.to_json(),
         reserved_dollars=choice.hold,
-        spent_dollars=0.0,
-        facts={},
-        telemetry={},
         image_expected=context.settings.payload_image,
         created_ms=now,
-        job_attempt=0,
-        missed_lists=0,
-        absent_lists=0,
-        evidence="",
-        evidence_text="",
-        provider_status="",
-        bootstrap_sha256="",
-        image_ran="",
     )
     session.add(instance)
     run.rentals += 1

@@ -70,7 +70,7 @@ class LogsNotReady(ProviderError):
 
 @dataclass(frozen=True)
 class OfferFacts:
-    """One machine, or part of one, that can be rented now. The columns of `jobs.domain.models.Offer`.
+    """One machine, or part of one, that can be rented now. The columns of `jobs.domain.market_models.Offer`.
 
     `dollars_per_hour` includes `facts["disk_gb"]` of disk. `facts`, each absent where the provider does not say:
     `trusted` (nothing isolates the payload from the operator's account), `gpu_frac` (0..1 of the machine's GPUs),
@@ -141,7 +141,7 @@ class AccountFacts:
 
 @dataclass(frozen=True)
 class ChargeFacts:
-    """One line of the provider's bill; see `jobs.domain.models.Charge`."""
+    """One line of the provider's bill; see `jobs.domain.market_models.Charge`."""
 
     provider_id: str
     kind: str

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from jobs.domain.instances import machines_tried
 from jobs.domain.market_models import Mark, Measurement, Offer
 from jobs.domain.models import Event, Instance, Run
 from jobs.domain.states import ENDED
@@ -66,15 +67,9 @@ def read(session: Session, work: Work, run_id: str | None, now_ms: int) -> Knowl
         # This host is cut into offers that may be used at once; elsewhere one machine works for one run.
         busy={(p, m): i for p, m, _, i in live if p != "local" and m},
         busy_offers={(p, o): i for p, _, o, i in live},
-        tried=_tried(session, run_id) if run_id else frozenset(),
+        tried=machines_tried(session, run_id) if run_id else frozenset(),
         runs_ahead=min(max(ahead, 4), 20),
     )
-
-
-def _tried(session: Session, run_id: str) -> frozenset[Machine]:
-    rented = (Instance.run_id == run_id, Instance.rented_ms.is_not(None))
-    rows = session.execute(select(Instance.provider, Instance.machine_id).where(*rented))
-    return frozenset((provider, machine) for provider, machine in rows)
 
 
 def _rentals(session: Session) -> list[Rental]:
