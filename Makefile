@@ -49,7 +49,7 @@ test-browser: $(VENV)/.dev ## every page in headless Chromium, in four sizes, li
 bench-prover: $(VENV)/.bench tests/js/node_modules ## the prover beside snarkjs, groth16py, arkworks, py_ecc (FULL=1: 2^20 too; ROWS=msm,ntt: some)
 	$(BIN)/python -m tests.bench.prover
 
-bench-market: $(VENV)/.dev ## ranking, forecasts, early stops and reconcile on simulated markets (PARTS="rank choice": some; ROUNDS=12; SEED=7000)
+bench-market: $(VENV)/.dev ## ranking, forecasts, early stops and reconcile on simulated markets (PARTS="rank choice": some; ROUNDS=12; SEED=8000)
 	$(BIN)/python -m tests.bench.market $(PARTS)
 
 lint: $(VENV)/.dev ## ruff, the arrows between the rooms, mypy

@@ -1,6 +1,6 @@
 """`make bench-market`: what ranking, forecasts, early stops and reconcile are worth, against what was asked for.
 
-Markets are simulated (`tests/jobs/market/fleet.py`) from seeds that no constant was chosen by; `SEED=n` takes others,
+Markets are simulated (`tests/jobs/market/fleet.py`) from seeds that no constant was chosen by (7000 to 7004 were); `SEED=n` takes others,
 `ROUNDS=n` more of them. Nothing here asserts: the table is the result.
 """
 
@@ -21,7 +21,7 @@ from tests.bench import reconcile
 from tests.jobs.market.fleet import NOW, WORK, Fleet, Kind, all_measured, shuffled
 from tests.jobs.market.judging import calibration, season
 
-SEED = int(os.environ.get("SEED", "7000"))
+SEED = int(os.environ.get("SEED", "8000"))
 ROUNDS = int(os.environ.get("ROUNDS", "12"))
 KINDS = {
     "equal offers differ 1.9x": Kind(spread=1.9),
