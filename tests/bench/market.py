@@ -1,7 +1,7 @@
 """`make bench-market`: what ranking, forecasts, early stops and reconcile are worth, against what was asked for.
 
-Markets are simulated (`tests/jobs/market/fleet.py`) from seeds that no constant was chosen by (7000 to 7004 were); `SEED=n` takes others,
-`ROUNDS=n` more of them. Nothing here asserts: the table is the result.
+Markets are simulated (`tests/jobs/market/fleet.py`) from seeds that no constant was chosen by (7000 to 7004 were);
+`SEED=n` takes others, `ROUNDS=n` more of them. Nothing here asserts: the table is the result.
 """
 
 from __future__ import annotations
