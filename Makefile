@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip install -q --no-input
 COMPILE := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: help demo demo-vast test test-browser gpu-check test-prover test-crash test-images test-vast-conformance bench-prover bench-market lint lock clean
+.PHONY: help demo demo-vast test test-browser gpu-check test-prover test-crash test-images test-vast-conformance test-diagnosis bench-prover bench-market bench-archive lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -19,7 +19,7 @@ demo-vast: $(VENV)/.dev ## the demo on a marketplace that is only here, with rea
 	@$(BIN)/python -m tests.fakes.vast.demo $(ARGS)
 
 test: $(VENV)/.dev ## the core tests, under 8 minutes; lists at the end what was skipped and why
-	$(BIN)/python -m pytest -rs -n 3 --dist loadgroup -m "not browser and not images and not crash and not prover and not conformance" $(ARGS)
+	$(BIN)/python -m pytest -rs -n 3 --dist loadgroup -m "not browser and not images and not crash and not prover and not conformance and not corpus" $(ARGS)
 
 test-prover: $(VENV)/.cuda-build ## the long tests of the prover: every operation, malformed files, daemon and bench; 10 minutes
 	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m prover tests/gpu $(ARGS)
@@ -43,6 +43,9 @@ test-images: $(VENV)/.dev ## build the images and run the demo inside (root, bui
 test-vast-conformance: $(VENV)/.dev .venv-vastai/.made ## the real vastai CLI and SDK drive the fake market (ARGS=--record: keep what they said), 2 minutes
 	$(BIN)/python -m pytest -rs -m conformance tests/conformance $(ARGS)
 
+test-diagnosis: $(VENV)/.dev ## causes of the labelled failures in tests/corpus: top-1 and top-3 on cases that no signature was written from
+	$(BIN)/python -m pytest -rs -s -m corpus tests/corpus $(ARGS)
+
 test-browser: $(VENV)/.dev ## every page in headless Chromium, in four sizes, light and dark
 	$(BIN)/python -m pytest -rs -m browser tests/browser $(ARGS)
 
@@ -51,6 +54,9 @@ bench-prover: $(VENV)/.bench tests/js/node_modules ## the prover beside snarkjs,
 
 bench-market: $(VENV)/.dev ## ranking, forecasts, early stops and reconcile on simulated markets (PARTS="rank choice": some; ROUNDS=12; SEED=8000)
 	$(BIN)/python -m tests.bench.market $(PARTS)
+
+bench-archive: $(VENV)/.dev ## ingest, loss on SIGKILL, page of a 1,000,000-line log, search of 1 GB, tail latency of 200 viewers (PARTS="ingest search": some)
+	$(BIN)/python -m tests.bench.archive $(PARTS)
 
 lint: $(VENV)/.dev ## ruff, the arrows between the rooms, mypy
 	$(BIN)/ruff check .
