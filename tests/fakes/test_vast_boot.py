@@ -63,7 +63,7 @@ def test_it_registers_with_what_vast_gave_it_and_shows_the_gpu_of_its_row(rented
     i = rented.rent()
     registered = wait_for(lambda: rented.controller.registered)[0]
     assert [gpu["name"] for gpu in registered.facts["gpus"]] == ["RTX 4090"]
-    assert b"registered as instance" in wait_for(lambda: i.log_source and i.log_source())
+    wait_for(lambda: i.log_source and b"registered as instance" in i.log_source())
     process = rented.boots.process_of(i)
     assert process is not None
     family = [process, *process.children(recursive=True)]
