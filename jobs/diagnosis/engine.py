@@ -1,0 +1,149 @@
+"""A case in, a report out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from jobs.diagnosis.case import Case, plain
+from jobs.diagnosis.clues import Clue
+from jobs.diagnosis.figures import figures, image_words
+from jobs.diagnosis.report import Evidence, Hypothesis, Moment, Report
+from jobs.diagnosis.scan import Finding, scan
+from jobs.diagnosis.signatures import digest
+from jobs.diagnosis.stages import failed_stage, uses
+from jobs.diagnosis.story import Story, ended_well, read_story, together
+from jobs.diagnosis.telemetry import telemetry
+from jobs.diagnosis.weigh import causes, recovered, weigh
+
+EXPECTED_FILES = ("setup", "daemon", "bench")
+# Said of a line that its program goes on: it may be the cause, but by itself it is not the end.
+_MILD = re.compile(
+    r"\b(?:retry(?:ing)?|attempt [12] ?(?:/|of)|will try again|trying again|warn(?:ing)?|ignored|non-fatal|harmless)\b",
+    re.IGNORECASE,
+)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,8}|\b\d\d:\d\d:\d\d(?:[.,]\d+)?|\[ *\d+\.\d{3,6}\]")
+_TUNNEL_TALK = re.compile(r"tunnel|port[- ]forward|\b1234\b|\bcurio\b|\blotus\b", re.IGNORECASE)
+
+
+def diagnose(case: Case) -> Report:
+    """The report on one run. Pure; the same case gives the same report."""
+    findings, story, stage = scan(case), read_story(case), failed_stage(case)
+    well, why, lines = ended_well(case, story)
+    clues = [
+        *_from_lines(findings),
+        *figures(case),
+        *telemetry(case),
+        *together(case, story, findings),
+        *_tempting(case, stage),
+    ]
+    hypotheses = weigh(clues, stage, uses(case, stage))
+    if well:
+        hypotheses = _nothing_failed(hypotheses, why, lines)
+    top = next((h for h in hypotheses if not h.refuted), None)
+    return Report(
+        stage=stage,
+        outcome="ok" if well else "failed",
+        symptom=why if why else _symptom(case, story, stage),
+        hypotheses=hypotheses,
+        next_step=_next_step(top, case),
+        image=image_words(case),
+        timeline=_timeline(case, findings, story),
+        missing=[f"{name}.log" for name in EXPECTED_FILES if not any(f.startswith(name) for f in case.streams)],
+        rules=digest(),
+    )
+
+
+def _from_lines(findings: list[Finding]) -> Iterator[Clue]:
+    for finding in findings:
+        signature, evidence = finding.signature, finding.evidence
+        # The gravest of its lines: one that ends a program beats many that are tried again.
+        grave = [e for e in evidence if not _MILD.search(e.text)]
+        weight = signature.weight if grave else signature.weight * 0.55
+        ordered = [*grave, *(e for e in evidence if e not in grave)]
+        times = f" ({finding.count} times)" if finding.count > 1 else ""
+        clue = Clue(
+            signature.cause, weight, f"{finding.file} says: {ordered[0].text[:160]}{times}", ordered, signature.test
+        )
+        if finding.recovered is not None:
+            yield Clue(clue.cause, clue.weight, clue.text, clue.evidence, clue.test)
+            yield recovered(clue, finding.recovered)
+        else:
+            yield clue
+
+
+def _tempting(case: Case, stage: str) -> Iterator[Clue]:
+    """What people suspect from what happened elsewhere or before: named, so that it can be refuted."""
+    talk = case.told("fleet", "notes", "run")
+    lines = [Evidence(name, n, plain(line).strip()[:300]) for name in ("case.toml",) for n, line in enumerate(case.sources.get(name, []), 1)
+             if _TUNNEL_TALK.search(line)]  # fmt: skip
+    logged = [Evidence(name, n, plain(line).strip()[:300]) for name, all_lines in case.streams.items() if name.startswith("setup")
+              for n, line in enumerate(all_lines[:5000], 1) if _TUNNEL_TALK.search(line)]  # fmt: skip
+    if _TUNNEL_TALK.search(talk) or logged:
+        yield Clue(
+            "tunnel_down",
+            0.05,
+            "a tunnel is mentioned",
+            [*lines, *logged][:3],
+            "The failed stage using the tunnel at all.",
+        )
+    if stage in ("benchmark", "serve") and not any(case.text(p) for p in ("expected_digest",)):
+        yield Clue(
+            "stale_image",
+            0.03,
+            f"which image ran is {image_words(case)}",
+            [],
+            "The digest that ran being the one that was deployed.",
+        )
+
+
+def _nothing_failed(others: list[Hypothesis], why: str, lines: list[Evidence]) -> list[Hypothesis]:
+    """The run ended well: alarming lines are shown as refuted by that."""
+    title = causes()["none"]["title"]
+    first = Hypothesis("none", title, 0.95, lines, False, why, "A proof of this run that does not verify.")
+    rest = [
+        Hypothesis(h.cause, h.title, round(min(h.likelihood, 0.04) / max(1, len(others)), 3), h.evidence, True,
+                   h.why if h.refuted else f"the run ended well all the same ({why}); {h.why}", h.test)
+        for h in others
+    ]  # fmt: skip
+    return [first, *rest]
+
+
+def _symptom(case: Case, story: Story, stage: str) -> str:
+    if story.ill is not None:
+        return story.ill.text
+    last = [(name, lines) for name, lines in case.streams.items() if lines and "kernel" not in name]
+    if last:
+        name, lines = last[-1]
+        return f"{name} ends in {stage} with: {plain(lines[-1]).strip()[:200]}"
+    return f"it ended in {stage}; no log says how"
+
+
+def _next_step(top: Hypothesis | None, case: Case) -> str:
+    if top is not None:
+        return str(causes().get(top.cause, {}).get("next", "Look at the cited lines."))
+    lacking = [name for name in EXPECTED_FILES if not any(f.startswith(name) for f in case.streams)]
+    return f"Nothing decisive is here. Get {', '.join(f'{n}.log' for n in lacking) or 'the kernel log and the exit codes'} of the next run like it."
+
+
+def _timeline(case: Case, findings: list[Finding], story: Story) -> list[Moment]:
+    """The first lines, what was found, how it ended: in the order of the files and lines, at most 40."""
+    marks: dict[tuple[str, int], str] = {}
+    for name, lines in case.streams.items():
+        for number in (1, len(lines)):
+            if lines and lines[number - 1].strip():
+                marks[name, number] = plain(lines[number - 1]).strip()[:200]
+    for finding in findings:
+        for evidence in finding.evidence[:2]:
+            marks[evidence.file, evidence.line] = evidence.text[:200]
+    for ending in (story.ill, story.well):
+        if ending is not None:
+            marks[ending.file, ending.line] = ending.text[:200]
+    moments = [
+        Moment(found[0] if (found := _TIME.search(text)) else "", text, file, line)
+        for (file, line), text in marks.items()
+    ]
+    order = {name: i for i, name in enumerate(case.streams)}
+    return sorted(
+        moments, key=lambda m: (m.t[-15:] if m.t and not m.t.startswith("[") else "~", order.get(m.file, 99), m.line)
+    )[:40]

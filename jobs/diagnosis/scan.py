@@ -1,0 +1,101 @@
+"""Every line of every stream against every signature, quickly: blocks of lines first, single lines where a block has a hit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+
+import re2
+
+from jobs.diagnosis.case import Case, plain
+from jobs.diagnosis.report import Evidence
+from jobs.diagnosis.signatures import Signature, load_signatures
+
+BLOCK = 200
+KEPT_FIRST, KEPT_LAST = 6, 3
+SHOWN = 300
+
+
+@dataclass
+class Finding:
+    """Lines of one file that match one signature: the first few, the newest few, and how many in all. `recovered`: the line
+    that says that the trouble passed, when it comes after all of them."""
+
+    signature: Signature
+    file: str
+    first: list[Evidence] = field(default_factory=list)
+    last: list[Evidence] = field(default_factory=list)
+    count: int = 0
+    recovered: Evidence | None = None
+
+    @property
+    def evidence(self) -> list[Evidence]:
+        return self.first + [e for e in self.last if e not in self.first]
+
+    def add(self, evidence: Evidence) -> None:
+        self.count += 1
+        self.recovered = None
+        if len(self.first) < KEPT_FIRST:
+            self.first.append(evidence)
+        else:
+            self.last = [*self.last, evidence][-KEPT_LAST:]
+
+
+@cache
+def _atoms() -> tuple[re2.Filter, list[Signature]]:
+    """RE2's own filter: which expressions could match a text, by the literals that they need; and whose they are."""
+    options = re2.Options()
+    options.case_sensitive = False
+    every, owners = re2.Filter(), []
+    for signature in load_signatures():
+        for pattern in signature.patterns:
+            every.Add(pattern, options)
+            owners.append(signature)
+    every.Compile()
+    return every, owners
+
+
+def _possible(text: str) -> list[Signature]:
+    """Signatures that might match a line of `text`, each once, in their order."""
+    every, owners = _atoms()
+    hinted = dict.fromkeys(owners[i] for i in sorted(every.Match(text.lower(), True) or ()))
+    return [signature for signature in hinted if signature.found.search(text)]
+
+
+def scan(case: Case) -> list[Finding]:
+    """All findings, in the order of files and lines."""
+    findings: list[Finding] = []
+    for name, lines in case.streams.items():
+        findings += _scan_file(name, lines)
+    return findings
+
+
+def _scan_file(name: str, lines: list[str]) -> list[Finding]:
+    found: dict[str, Finding] = {}
+    for start, block in _blocks(lines):
+        hits = _possible("\n".join(block))
+        waiting = [f for f in found.values() if f.signature.recovered is not None]
+        if not hits and not waiting:
+            continue
+        for offset, line in enumerate(block):
+            for signature in hits:
+                if signature.matches(line):
+                    finding = found.setdefault(signature.id, Finding(signature, name))
+                    finding.add(Evidence(name, start + offset, line.strip()[:SHOWN]))
+                    if signature.recovered is not None and finding not in waiting:
+                        waiting.append(finding)
+            for finding in waiting:
+                if (
+                    finding.recovered is None
+                    and finding.signature.recovered.search(line)
+                    and not finding.signature.matches(line)
+                ):
+                    finding.recovered = Evidence(name, start + offset, line.strip()[:SHOWN])
+    return list(found.values())
+
+
+def _blocks(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """(number of the first line, lines) of each block."""
+    for start in range(0, len(lines), BLOCK):
+        yield start + 1, [plain(line) for line in lines[start : start + BLOCK]]
