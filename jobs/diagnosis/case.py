@@ -28,9 +28,9 @@ def plain(line: str) -> str:
 
 @dataclass
 class Case:
-    """`streams`: file name to its lines (without newlines). `facts`: the tables of case.toml, or a bundle's manifest in that
-    shape. `gpu`: rows of telemetry by column name, lower case, from the file `gpu_file`, one a line after its header.
-    `sources`: the lines of the files that the facts come from. Where a table or file is missing it is empty."""
+    """`streams`: file name to its lines (without newlines). `facts`: the tables of case.toml, or a bundle's manifest
+    in that shape. `gpu`: rows of telemetry by column name, lower case, from `gpu_file`, one a line after its header.
+    `sources`: the lines of the files that the facts come from. What is missing is empty."""
 
     streams: dict[str, list[str]] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)

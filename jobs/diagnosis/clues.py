@@ -10,7 +10,7 @@ from jobs.diagnosis.report import Evidence
 
 @dataclass(frozen=True)
 class Clue:
-    """`weight` 0 to 1: how surely it names the cause. Negative: it refutes, and `text` is the reason an operator reads."""
+    """`weight` 0 to 1: how surely it names the cause. Negative: it refutes, and `text` is the reason that is shown."""
 
     cause: str
     weight: float

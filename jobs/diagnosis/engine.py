@@ -16,6 +16,8 @@ from jobs.diagnosis.story import Story, ended_well, read_story, together
 from jobs.diagnosis.telemetry import telemetry
 from jobs.diagnosis.weigh import causes, recovered, weigh
 
+DECISIVE = 0.15
+"""Under this likelihood no cause is worth acting on."""
 EXPECTED_FILES = ("setup", "daemon", "bench")
 # Said of a line that its program goes on: it may be the cause, but by itself it is not the end.
 _MILD = re.compile(
@@ -28,11 +30,15 @@ _TUNNEL_TALK = re.compile(r"tunnel|port[- ]forward|\b1234\b|\bcurio\b|\blotus\b"
 
 def diagnose(case: Case) -> Report:
     """The report on one run. Pure; the same case gives the same report."""
-    findings, story, stage = scan(case), read_story(case), failed_stage(case)
-    well, why, lines = ended_well(case, story)
+    findings, story = scan(case), read_story(case)
+    gravest = max(findings, key=lambda f: f.signature.weight, default=None)
+    stage = failed_stage(
+        case, causes().get(gravest.signature.cause, {}).get("stage", "loading") if gravest else "loading"
+    )
+    well, why, lines = ended_well(case, story, stage)
     clues = [
         *_from_lines(findings),
-        *figures(case),
+        *figures(case, stage),
         *telemetry(case),
         *together(case, story, findings),
         *_tempting(case, stage),
@@ -75,16 +81,19 @@ def _from_lines(findings: list[Finding]) -> Iterator[Clue]:
 def _tempting(case: Case, stage: str) -> Iterator[Clue]:
     """What people suspect from what happened elsewhere or before: named, so that it can be refuted."""
     talk = case.told("fleet", "notes", "run")
-    lines = [Evidence(name, n, plain(line).strip()[:300]) for name in ("case.toml",) for n, line in enumerate(case.sources.get(name, []), 1)
-             if _TUNNEL_TALK.search(line)]  # fmt: skip
-    logged = [Evidence(name, n, plain(line).strip()[:300]) for name, all_lines in case.streams.items() if name.startswith("setup")
-              for n, line in enumerate(all_lines[:5000], 1) if _TUNNEL_TALK.search(line)]  # fmt: skip
-    if _TUNNEL_TALK.search(talk) or logged:
+    sources = {**case.sources, **{name: lines for name, lines in case.streams.items() if name.startswith("setup")}}
+    lines = [
+        Evidence(name, number, plain(line).strip()[:300])
+        for name, all_lines in sources.items()
+        for number, line in enumerate(all_lines[:5000], 1)
+        if _TUNNEL_TALK.search(line)
+    ]
+    if _TUNNEL_TALK.search(talk) or lines:
         yield Clue(
             "tunnel_down",
             0.05,
             "a tunnel is mentioned",
-            [*lines, *logged][:3],
+            lines[:3],
             "The failed stage using the tunnel at all.",
         )
     if stage in ("benchmark", "serve") and not any(case.text(p) for p in ("expected_digest",)):
@@ -120,10 +129,11 @@ def _symptom(case: Case, story: Story, stage: str) -> str:
 
 
 def _next_step(top: Hypothesis | None, case: Case) -> str:
-    if top is not None:
+    if top is not None and top.likelihood >= DECISIVE:
         return str(causes().get(top.cause, {}).get("next", "Look at the cited lines."))
     lacking = [name for name in EXPECTED_FILES if not any(f.startswith(name) for f in case.streams)]
-    return f"Nothing decisive is here. Get {', '.join(f'{n}.log' for n in lacking) or 'the kernel log and the exit codes'} of the next run like it."
+    wanted = ", ".join(f"{name}.log" for name in lacking) or "the kernel log and the exit codes"
+    return f"Nothing decisive is here. Get {wanted} of the next run like it."
 
 
 def _timeline(case: Case, findings: list[Finding], story: Story) -> list[Moment]:

@@ -14,14 +14,14 @@ LONG_LOADING_MIN, LONG_PARAMS_MIN = 20.0, 45.0
 IDLE_PERCENT, BUSY_PERCENT = 12.0, 55.0
 
 
-def figures(case: Case) -> Iterator[Clue]:
+def figures(case: Case, stage: str) -> Iterator[Clue]:
     """Every clue that the tables of the facts hold."""
     yield from _image(case)
     yield from _driver(case)
     yield from _architecture(case)
     yield from _ends(case)
     yield from _provider(case)
-    yield from _minutes(case)
+    yield from _minutes(case, stage)
     yield from _rates(case)
     yield from _offered(case)
 
@@ -101,10 +101,11 @@ def _architecture(case: Case) -> Iterator[Clue]:
     needs = _version(case.text(r"image_?cuda|cuda_?image|cuda_?runtime"))
     first = next((cuda for cc, cuda in _FIRST_CUDA if capability >= cc), None)
     if listed and capability not in listed and "ptx" not in built.lower():
-        words = f"the GPU is sm_{round(capability * 10)}, the build holds {', '.join(f'sm_{round(n * 10)}' for n in sorted(listed))}"
+        holds = ", ".join(f"sm_{round(n * 10)}" for n in sorted(listed))
+        words = f"the GPU is sm_{round(capability * 10)}, the build holds {holds}"
         yield Clue("no_kernel_image_for_gpu", 0.5, words, where)
     elif first and needs and needs[0] + needs[1] / 10 < first - 1e-9:
-        words = f"the GPU is sm_{round(capability * 10)}, which CUDA {needs[0]}.{needs[1]} can't compile for (first {first})"
+        words = f"the GPU is sm_{round(capability * 10)}: CUDA {needs[0]}.{needs[1]} can't compile for it, {first} can"
         yield Clue("no_kernel_image_for_gpu", 0.35, words, where)
     elif listed and capability in listed:
         yield Clue("no_kernel_image_for_gpu", -0.5, f"the build holds code for sm_{round(capability * 10)}", where)
@@ -156,14 +157,12 @@ def _ends(case: Case) -> Iterator[Clue]:
 def _provider(case: Case) -> Iterator[Clue]:
     told = case.told("provider")
     if re.search(r"\boffline\b", told) and "not offline" not in told:
-        yield Clue("host_vanished", 0.62, "the provider lists the machine as offline", cite(case, "stat", "messag", "actual", "history"),
+        where = cite(case, "stat", "messag", "actual", "history")
+        yield Clue("host_vanished", 0.62, "the provider lists the machine as offline", where,
                    "The machine heard from after that, or listed as running.")  # fmt: skip
 
 
-def _minutes(case: Case) -> Iterator[Clue]:
-    from jobs.diagnosis.stages import failed_stage
-
-    stage = failed_stage(case)
+def _minutes(case: Case, stage: str) -> Iterator[Clue]:
     loading = case.number(r"minutes\.(?:load|boot|creat|pull)")
     if stage == "loading" and loading is not None and loading >= LONG_LOADING_MIN:
         yield Clue("image_pull_stuck", 0.5, f"it was loading for {loading:g} min", cite(case, "load", "pull"))
@@ -199,31 +198,30 @@ def _rates(case: Case) -> Iterator[Clue]:
         yield Clue("slow_cpu", -0.5, f"the GPU was {use:g} % busy", where)
 
 
+_WORD = r"(?:offer|advertis|listed)\w*"
+_PROMISED = r"(?:offer|advertis|listed|expected)\w*[._]"
+_GIVEN = r"_(?:offered|advertised|listed)"
+_FOUND = r"_(?:found|measured|delivered|seen|effective)"
+# what, its key as promised, its key as found, and the share of the promise that is still fair
 _OFFERED = (
-    ("num_gpus", r"(?:offer|advertis|listed|expected)\w*[._](?:num_)?gpus?(?:_count)?$|(?:num_)?gpus?_(?:offered|advertised|listed)", r"hardware\.(?:num_)?gpus?(?:_count)?$|(?:num_)?gpus?_(?:found|measured|delivered|seen)", 1.0),
-    ("RAM", r"(?:offer|advertis|listed)\w*[._]\w*ram\w*|\w*ram\w*_(?:offered|advertised|listed)", r"host_ram_gb|hardware\.\w*ram_gb$|ram\w*_(?:found|measured|delivered)", 0.8),
-    ("CPU cores", r"(?:offer|advertis|listed)\w*[._]\w*cores?\w*|\w*cores?\w*_(?:offered|advertised|listed)", r"hardware\.cpu_cores|cores?_(?:found|measured|delivered|effective)", 0.8),
-    ("disk speed", r"(?:offer|advertis|listed)\w*[._]disk_(?:bw|mb)\w*|disk_\w*_(?:offered|advertised)", r"disk_\w*(?:measured|found)", 0.4),
+    ("GPUs", rf"{_PROMISED}(?:num_)?gpus?$|gpus?{_GIVEN}", rf"hardware\.(?:num_)?gpus?(?:_count)?$|gpus?{_FOUND}", 1.0),
+    ("RAM", rf"{_PROMISED}\w*ram|ram\w*{_GIVEN}|{_WORD}_ram", rf"host_ram_gb|hardware\.\w*ram_gb$|ram\w*{_FOUND}", 0.8),
+    ("CPU cores", rf"{_PROMISED}\w*cores?\w*|cores?\w*{_GIVEN}", rf"hardware\.cpu_cores|cores?{_FOUND}", 0.8),
+    ("disk speed", rf"{_PROMISED}disk_(?:bw|mb)\w*|disk_\w*{_GIVEN}", rf"disk_\w*{_FOUND}", 0.4),
 )  # fmt: skip
+_NAME = (rf"{_PROMISED}gpu_(?:model|name)|gpu_\w*{_GIVEN}", rf"hardware\.gpu_(?:model|name)|gpu_\w*{_FOUND}")
 
 
 def _offered(case: Case) -> Iterator[Clue]:
-    for what, offered, found, ratio in _OFFERED:
+    where = cite(case, "offer", "advertis", "listed")
+    for what, offered, found, fair in _OFFERED:
         promised, real = case.number(offered), case.number(found)
-        if promised and real is not None and real < promised * ratio - 1e-9:
-            yield Clue(
-                "stale_offer",
-                0.6,
-                f"{what}: {promised:g} offered, {real:g} found",
-                cite(case, "offer", "advertis", "listed"),
-            )
-    name, real_name = (
-        case.text(r"(?:offer|advertis|listed)\w*[._]gpu_(?:model|name)|gpu_\w*_(?:offered|advertised|listed)"),
-        case.text(r"hardware\.gpu_(?:model|name)|gpu_\w*_(?:found|delivered|measured)"),
-    )
-    if (
-        name
-        and real_name
-        and re.sub(r"\W|nvidia|geforce", "", name.lower()) != re.sub(r"\W|nvidia|geforce", "", real_name.lower())
-    ):
-        yield Clue("stale_offer", 0.7, f"{name} offered, {real_name} found", cite(case, "offer", "advertis", "listed"))
+        if promised and real is not None and real < promised * fair - 1e-9:
+            yield Clue("stale_offer", 0.6, f"{what}: {promised:g} offered, {real:g} found", where)
+    promised_name, real_name = case.text(_NAME[0]), case.text(_NAME[1])
+    if promised_name and real_name and _model(promised_name) != _model(real_name):
+        yield Clue("stale_offer", 0.7, f"{promised_name} offered, {real_name} found", where)
+
+
+def _model(name: str) -> str:
+    return re.sub(r"\W|nvidia|geforce", "", name.lower())

@@ -1,4 +1,4 @@
-"""A case from a folder made by hand, an evidence bundle, or its zip. All of it is hostile: sizes, names and types are checked."""
+"""A case from a folder made by hand, an evidence bundle, or its zip. All of it is hostile: sizes, names, types."""
 
 from __future__ import annotations
 
@@ -134,23 +134,21 @@ def _facts(name: str, data: bytes, path: Path) -> dict[str, Any]:
 
 def _from_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
     """A bundle's manifest in the shape of case.toml."""
-    agent = manifest.get("agent_manifest") if isinstance(manifest.get("agent_manifest"), dict) else {}
-    hardware = manifest.get("hardware") if isinstance(manifest.get("hardware"), dict) else {}
-    told = manifest.get("case") if isinstance(manifest.get("case"), dict) else {}
+    agent, told = _table(manifest, "agent_manifest"), _table(manifest, "case")
     return {
         **told,
         "run": {
             "exit_codes": manifest.get("exit_codes") or {},
-            "signals": (agent or {}).get("signals") or {},
+            "signals": _table(agent, "signals"),
             **_table(told, "run"),
         },
-        "hardware": {**(hardware or {}), **_table(told, "hardware")},
+        "hardware": {**_table(manifest, "hardware"), **_table(told, "hardware")},
         "telemetry": {**_table(manifest, "telemetry"), **_table(told, "telemetry")},
     }
 
 
-def _table(facts: dict[str, Any] | None, name: str) -> dict[str, Any]:
-    value = (facts or {}).get(name)
+def _table(facts: dict[str, Any], name: str) -> dict[str, Any]:
+    value = facts.get(name)
     return value if isinstance(value, dict) else {}
 
 

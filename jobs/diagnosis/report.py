@@ -17,7 +17,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One possible cause. `test`: what to look at that would refute it. A refuted one says in `why` what speaks against it."""
+    """One possible cause. `test`: what would refute it. A refuted one says in `why` what speaks against it."""
 
     cause: str
     title: str

@@ -1,7 +1,8 @@
-"""Every line of every stream against every signature, quickly: blocks of lines first, single lines where a block has a hit."""
+"""Every line of every stream against every signature, quickly: blocks first, then the lines of blocks with a hit."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,12 +16,14 @@ from jobs.diagnosis.signatures import Signature, load_signatures
 BLOCK = 200
 KEPT_FIRST, KEPT_LAST = 6, 3
 SHOWN = 300
+_DENIED = re.compile(r"\b(?:not|never|no|0 of|incomplete|un\w+able)\b|fail|abort", re.IGNORECASE)
+_TABLE = re.compile(r"\s*\[+([^\[\]]+)\]+\s*(?:#.*)?$")
 
 
 @dataclass
 class Finding:
-    """Lines of one file that match one signature: the first few, the newest few, and how many in all. `recovered`: the line
-    that says that the trouble passed, when it comes after all of them."""
+    """Lines of one file that match one signature: the first few, the newest few, and how many in all. `recovered`: the
+    line that says that the trouble passed, when it comes after all of them."""
 
     signature: Signature
     file: str
@@ -68,7 +71,20 @@ def scan(case: Case) -> list[Finding]:
     findings: list[Finding] = []
     for name, lines in case.streams.items():
         findings += _scan_file(name, lines)
+    for name in case.sources:
+        findings += _scan_file(name, _provider_lines(case.sources[name]))
     return findings
+
+
+def _provider_lines(lines: list[str]) -> list[str]:
+    """The facts file with all but the provider's words left empty, so that line numbers stay. What other machines did
+    (`[fleet]`) and what somebody noted is no evidence about this run."""
+    kept, inside = [], False
+    for line in lines:
+        if header := _TABLE.match(line):
+            inside = header[1].strip().lower().startswith("provider")
+        kept.append(line if inside else "")
+    return kept
 
 
 def _scan_file(name: str, lines: list[str]) -> list[Finding]:
@@ -86,13 +102,14 @@ def _scan_file(name: str, lines: list[str]) -> list[Finding]:
                     if signature.recovered is not None and finding not in waiting:
                         waiting.append(finding)
             for finding in waiting:
-                if (
-                    finding.recovered is None
-                    and finding.signature.recovered.search(line)
-                    and not finding.signature.matches(line)
-                ):
+                if finding.recovered is None and _passed(finding.signature, line):
                     finding.recovered = Evidence(name, start + offset, line.strip()[:SHOWN])
     return list(found.values())
+
+
+def _passed(signature: Signature, line: str) -> bool:
+    """The line says that the signature's trouble is over, and does not deny it."""
+    return bool(signature.recovered.search(line)) and not (signature.matches(line) or _DENIED.search(line))
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[int, list[str]]]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from jobs.diagnosis.case import Case
+from jobs.diagnosis.figures import rates
 
 ORDER = ("loading", "tunnels", "params", "benchmark", "serve", "sealing")
 _WORDS = (
@@ -16,7 +17,7 @@ _WORDS = (
     ("serve", r"serv|prov|running|curio|worker|work|job|production"),
     ("sealing", r"seal|upload|collect|archiv|evidence|destroy"),
 )
-# What the stages of payloads that declare nothing depend on: benchmark scripts start their own daemon and talk to nobody else.
+# What the stages of payloads that declare nothing depend on: a benchmark starts its own daemon and needs nobody else.
 _USES: Mapping[str, frozenset[str]] = {
     "loading": frozenset({"registry", "network"}),
     "tunnels": frozenset({"tunnel", "network"}),
@@ -26,12 +27,24 @@ _USES: Mapping[str, frozenset[str]] = {
     "sealing": frozenset({"network", "archive", "disk"}),
 }
 _LOG_STAGE = re.compile(
-    r"(?:stage|phase|step|entrypoint)?\W{0,4}\b(?:(?P<benchmark>(?:start\w*|begin\w*|run\w*) (?:the )?bench\w*|benchmark[^\n]{0,20}(?:start|begin|round|:))"
+    r"\b(?:"
+    r"(?P<benchmark>(?:start\w*|begin\w*|run\w*) (?:the )?bench\w*|benchmark[^\n]{0,20}(?:start|begin|round|:)"
+    r"|stage benchmark)"
     r"|(?P<params>(?:fetch|download)\w* (?:the )?(?:\w+ )?(?:param|srs|key|zkey)\w*|stage params)"
-    r"|(?P<serve>(?:start\w*|launch\w*) (?:curio|serving|the service|worker|prover service)|serving (?:on|requests)|stage (?:serve|prove))"
-    r"|(?P<tunnels>(?:open|start|set)\w* (?:up )?(?:the )?(?:ssh )?tunnel\w*|stage tunnels)"
-    r"|(?P<sealing>stage sealing|sealing|upload\w* (?:evidence|logs|the bundle)))",
+    r"|(?P<serve>(?:start\w*|launch\w*) (?:curio|serving|the service|worker|prover service)"
+    r"|serving (?:on|requests)|stage (?:serve|prove))"
+    r"|(?P<tunnels>(?:open|start|set)\w* (?:up )?(?:the )?(?:ssh )?tunnel\w*|stage tunnels|registration|/register)"
+    r"|(?P<sealing>stage sealing|sealing|upload\w* (?:of )?(?:evidence|logs|the bundle)|PutObject"
+    r"|CreateMultipartUpload)"
+    r")",
     re.IGNORECASE,
+)
+_FILES = (
+    ("service", "serve"),
+    ("bench", "benchmark"),
+    ("daemon", "benchmark"),
+    ("gpu", "benchmark"),
+    ("kernel", "benchmark"),
 )
 
 
@@ -43,8 +56,9 @@ def stage_of(text: str) -> str:
     return next((stage for stage, words in reversed(_WORDS) if re.search(words, lowered)), "")
 
 
-def failed_stage(case: Case) -> str:
-    """The stage that the run had reached, as the facts say or the logs tell."""
+def failed_stage(case: Case, natural: str = "loading") -> str:
+    """The stage that the run had reached, as the facts say or the logs tell; `natural` where neither does: the stage in
+    which what was found belongs."""
     said = case.text(r"run\.stage", r"stage_reached", r"\bstage\b", r"\bstate\b", table="run")
     if said and stage_of(said):
         return stage_of(said)
@@ -58,9 +72,10 @@ def failed_stage(case: Case) -> str:
                 seen = stage if not seen or ORDER.index(stage) > ORDER.index(seen) else seen
     if seen:
         return seen
-    if any(case.streams.get(name) for name in ("bench.log", "daemon.log")):
+    written = {name for name, lines in case.streams.items() if lines} | ({"gpu"} if case.gpu else set())
+    if any(rate is not None for rate in rates(case)):
         return "benchmark"
-    return "loading"
+    return next((stage for word, stage in _FILES if any(name.startswith(word) for name in written)), natural)
 
 
 def uses(case: Case, stage: str) -> frozenset[str]:

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import re2
-
 from jobs.diagnosis.case import Case, plain
 from jobs.diagnosis.clues import Clue, cite
 from jobs.diagnosis.figures import ends, rates
@@ -25,12 +23,13 @@ _NOT_DONE = expression(
     ]
 )
 _WELL = expression([
-    r"(?:all|\b(?P<n>\d+) ?(?:/|of) ?(?P<m>\d+))[^\n]{0,30}(?:proofs?|segments?|requests?|jobs?)?[^\n]{0,30}(?:verified|valid|succeeded|ok\b|passed|done|complete)",
-    r"(?:benchmark|bench|run|job|batch|result)[^\n]{0,30}(?:finished|complete[d]?|passed|succeeded|success|: ok|\bOK\b|done)",
+    r"(?:all|\b\d+ ?(?:/|of) ?\d+)[^\n]{0,60}(?:verified|valid|succeeded|ok\b|passed|done|complete)",
+    r"(?:benchmark|bench|run|batch|result)[^\n]{0,30}(?:finished|complete[d]?|passed|success|succeeded|: ok|done)",
     r"benchmark result: [1-9][\d.]* proofs",
     r"\b[1-9][\d.]* proofs?(?:/| per )h(?:our)?\b|throughput[^\n]{0,20}[1-9]",
     r"(?:exit(?:ed)?|ended|finished)[^\n]{0,30}(?:code|status)[ :=]*0\b",
-    r"snarkjs: ok!|proof (?:is )?(?:valid|verified|ok)\b|verification[^\n]{0,10}(?:ok|passed|succeeded|true)|evidence sealed|sealed: complete|all good",
+    r"snarkjs: ok!|proof (?:is )?(?:valid|verified|ok)\b",
+    r"verification[^\n]{0,10}(?:ok|passed|succeeded|true)|evidence sealed|sealed: complete|all good",
 ])  # fmt: skip
 _NOT_WELL = expression(
     [
@@ -39,9 +38,16 @@ _NOT_WELL = expression(
     ]
 )
 _ILL = expression([
-    r"benchmark failed|exited with error|result: 0 proofs|\b0 ?(?:/|of) ?[1-9]\d* proofs|fatal|panicked|core dumped|giving up|gave up|aborting|will be destroyed",
+    r"benchmark failed|exited with error|result: 0 proofs|\b0 ?(?:/|of) ?[1-9]\d* proofs",
+    r"fatal|panicked|core dumped|giving up|gave up|aborting|will be destroyed",
     r"exit(?:ed)?[^\n]{0,20}(?:code|status)[ :=]*[1-9]\d*|(?:run|batch|benchmark|job|stage)[^\n]{0,30}\bfailed\b",
 ])  # fmt: skip
+_IGNORED = re.compile(r"ignored|harmless|non-fatal|retry(?:ing)?\\b|second attempt ok", re.IGNORECASE)
+_TROUBLE = re.compile(
+    r"error|fail|denied|abort|unable|refused|invalid|mismatch|fatal|giv(?:e|ing) up|panic|unusable", re.IGNORECASE
+)
+BEFORE_SERVING = ("loading", "tunnels", "params", "benchmark")
+"""Stages for which a rate that was reached says that all is well; one that serves may still break later."""
 _PROGRESS = re.compile(r"\b(\d{1,7}) ?(?:/|of) ?(\d{1,7})\b|\b(\d{1,3}(?:\.\d+)?) ?%")
 
 
@@ -72,7 +78,7 @@ def read_story(case: Case) -> Story:
                 done.setdefault(name, []).append(Evidence(name, number, line.strip()[:SHOWN]))
             if _WELL.search(line) and not _NOT_WELL.search(line) and _whole(line):
                 well, from_end = Evidence(name, number, line.strip()[:SHOWN]), len(lines) - number
-            if _ILL.search(line):
+            if _ILL.search(line) and not _IGNORED.search(line):
                 ill = Evidence(name, number, line.strip()[:SHOWN])
         advanced = _advance(name, kept) or advanced
     return Story(done, well, ill, from_end, advanced)
@@ -109,7 +115,7 @@ def _advance(name: str, lines: list[tuple[int, str]]) -> tuple[Evidence, Evidenc
     return rose
 
 
-def ended_well(case: Case, story: Story) -> tuple[bool, str, list[Evidence]]:
+def ended_well(case: Case, story: Story, stage: str) -> tuple[bool, str, list[Evidence]]:
     """Whether the run came to a good end: (verdict, why, lines)."""
     said = case.text(r"run\.(?:outcome|result|verdict|status)", r"\boutcome\b").lower()
     if re.search(r"\b(?:ok|passed|success\w*|completed?|done)\b", said):
@@ -124,9 +130,7 @@ def ended_well(case: Case, story: Story) -> tuple[bool, str, list[Evidence]]:
         return False, "the rate is under the minimum or nothing came out", []
     told = [name for name, code, _ in ends(case) if code == 0]
     good = rate is not None and least is not None and rate >= least
-    if story.ill is not None and not (
-        good and story.well and story.well.file == story.ill.file and story.well.line > story.ill.line
-    ):
+    if story.ill is not None and not (good and stage in BEFORE_SERVING):
         return False, f"the log says: {story.ill.text}", [story.ill]
     if good:
         return True, f"{rate:g} proofs/h, {least:g} asked", [*([story.well] if story.well else []), *cite(case, "rate")]
@@ -165,8 +169,10 @@ def together(case: Case, story: Story, findings: list[Finding]) -> Iterator[Clue
     if finished and client and not died:
         lines = [client[0].first[0], finished[-1]]
         for cause in {f.signature.cause for f in client}:
-            yield Clue(cause, 0.4, f"the prover was healthy: it finished {len(finished)} pieces of work, also when the client was gone", lines,
-                       "The prover failing without the client's help.")  # fmt: skip
+            healthy = (
+                f"the prover was healthy: it finished {len(finished)} pieces of work, also when the client was gone"
+            )
+            yield Clue(cause, 0.4, healthy, lines, "The prover failing without the client's help.")  # fmt: skip
     timeouts = by_cause.get("measured_timeout", [])
     if timeouts and story.advanced is not None:
         yield Clue("measured_timeout", 0.5, "the work was still advancing when the time was over", list(story.advanced))
@@ -179,7 +185,7 @@ def _silence(case: Case, story: Story) -> Iterator[Clue]:
     if ends(case) or story.ill is not None or story.well is not None or not case.streams:
         return
     name, lines = max(case.streams.items(), key=lambda item: len(item[1]))
-    if lines:
+    if lines and not _TROUBLE.search(plain(lines[-1])):
         yield Clue(
             "host_vanished",
             0.25,

@@ -81,8 +81,8 @@ def _heat(column: _Columns) -> Iterator[Clue]:
     flagged = sorted({*column.flagged("hw_thermal"), *column.flagged("sw_thermal")})
     row, hottest = _top(heat)
     if flagged:
-        yield Clue("thermal_throttle", 0.7, f"thermal slowdown in {len(flagged)} of {len(column.rows)} samples, up to {hottest:g} C",
-                   [column.cite(flagged[0])])  # fmt: skip
+        words = f"thermal slowdown in {len(flagged)} of {len(column.rows)} samples, up to {hottest:g} C"
+        yield Clue("thermal_throttle", 0.7, words, [column.cite(flagged[0])])  # fmt: skip
     elif hottest >= HOT_C and _clocks_fall(column, hot=[i for i, v in heat if v >= HOT_C - 2]):
         yield Clue("thermal_throttle", 0.6, f"{hottest:g} C, and the clocks fell", [column.cite(row)])
     elif hottest < WARM_C:

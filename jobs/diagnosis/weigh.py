@@ -114,7 +114,8 @@ def _root(cause: str, score: float) -> float:
 def _ranked(beliefs: dict[str, _Belief]) -> list[Hypothesis]:
     total = sum(b.score for b in beliefs.values())
     scale = 1.0 if total <= 0.97 else 0.97 / total
-    standing, refuted = [], []
+    standing: list[Hypothesis] = []
+    refuted: list[Hypothesis] = []
     for cause, belief in beliefs.items():
         out = bool(belief.against) and belief.score < 0.2
         if not out and belief.score < 0.02:

@@ -1,0 +1,1 @@
+"""The diagnosis: pure, without database or network."""
