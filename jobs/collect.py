@@ -16,6 +16,7 @@ from sqlalchemy import select
 
 from jobs import payloads, provider_logs
 from jobs.context import Context, current
+from jobs.diagnose import BAD
 from jobs.domain.agents import AgentRefused
 from jobs.domain.evidence import add_chunk, records_of
 from jobs.domain.instances import listed
@@ -141,6 +142,7 @@ def _told_of(manifest: dict[str, Any], records: dict[str, list[ChunkRecord]]) ->
 
 def _finish(context: Context, claim: Claim, values: dict[str, Any], reason: str) -> None:
     now = context.now_ms()
+    badly = False
     with transaction(context) as session:
         instance = claim.mine(session)
         if not isinstance(instance, Instance):
@@ -158,6 +160,10 @@ def _finish(context: Context, claim: Claim, values: dict[str, Any], reason: str)
             token=claim.token,
         ):
             wake(session, instance, now)
+            run = session.get(Run, instance.run_id) if instance.run_id else None
+            badly = run is not None and run.state in BAD
+    if badly:
+        context.enqueue("diagnose", claim.row_id, now)
 
 
 def _without_archive(context: Context, claim: Claim, instance: Instance, error: str) -> None:

@@ -67,5 +67,9 @@ def scans(settings: Settings) -> list[CronJob]:
 
 def run_cron(settings: Settings) -> None:
     """Enqueue by the clock until told to stop."""
-    jobs = [*scans(settings), CronJob("lifecycle", func_name="jobs.tidy.tidy", interval=60)]
+    jobs = [
+        *scans(settings),
+        CronJob("lifecycle", func_name="jobs.tidy.tidy", interval=60),
+        CronJob("prepare", func_name="jobs.diagnose.diagnose_missed", interval=60),
+    ]
     JsonCron(jobs, connection=Redis.from_url(settings.redis_url.get_secret_value()), logging_level="WARNING").start()

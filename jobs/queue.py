@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-QUEUE_OF = {"prepare": "prepare", "benchmark": "verify"}
+QUEUE_OF = {"prepare": "prepare", "benchmark": "verify", "diagnose": "prepare"}
 FUNCTIONS = {
     "prepare": "jobs.prepare.prepare",
     "scan_offers": "jobs.scan.scan_offers",
@@ -34,8 +34,9 @@ FUNCTIONS = {
     "benchmark": "jobs.benchmark.benchmark",
     "collect_logs": "jobs.collect.collect_logs",
     "destroy": "jobs.destroy.destroy",
+    "diagnose": "jobs.diagnose.diagnose",
 }
-TIMEOUT_S = {"prepare": 3600, "scan_offers": SCAN_TIMEOUT_S}
+TIMEOUT_S = {"prepare": 3600, "scan_offers": SCAN_TIMEOUT_S, "diagnose": 900}
 FAILURE_TTL_S = 7 * 86400
 RETRY_S = [1, 3, 10, 30]
 
@@ -192,6 +193,7 @@ def run_workers(settings: Settings) -> None:
     import jobs.collect
     import jobs.deploy
     import jobs.destroy
+    import jobs.diagnose
     import jobs.prepare
     import jobs.scan  # noqa: F401 - loaded once here, so that no fork has to
 

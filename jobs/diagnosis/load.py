@@ -75,14 +75,14 @@ def _case(files: dict[str, Reader], path: Path) -> Case:
         base = name.rpartition("/")[2]
         if base in ("case.toml", "manifest.json"):
             data = files[name](MAX_FACTS_BYTES)
-            case.sources[base] = _lines(data)
+            case.sources[base] = lines_of(data)
             _merge(case.facts, _facts(base, data, path))
         elif base.endswith(".csv") or (base.startswith("gpu") and base.endswith(".log")):
-            case.gpu_file, case.gpu = base, _rows(_lines(files[name](min(MAX_FILE_BYTES, left))))
+            case.gpu_file, case.gpu = base, rows_of(lines_of(files[name](min(MAX_FILE_BYTES, left))))
         elif _is_log(name):
             data = files[name](min(MAX_FILE_BYTES, left))
             left -= len(data)
-            case.streams[base] = _lines(data)
+            case.streams[base] = lines_of(data)
     if not (case.streams or case.facts or case.gpu):
         raise BadCase(
             f"{path} holds neither case.toml, manifest.json nor a log; see docs/diagnosis.md for what a case holds"
@@ -103,14 +103,14 @@ def _is_log(name: str) -> bool:
     return base.endswith((".log", ".txt", ".out", ".err", ".jsonl")) and base not in ("SHA256SUMS", "label.toml")
 
 
-def _lines(data: bytes) -> list[str]:
+def lines_of(data: bytes) -> list[str]:
     lines = data.decode("utf-8", "replace").split("\n")
     if lines and not lines[-1]:
         lines.pop()
     return lines
 
 
-def _rows(lines: list[str]) -> list[dict[str, str]]:
+def rows_of(lines: list[str]) -> list[dict[str, str]]:
     try:
         read = csv.reader(lines[: MAX_ROWS + 1], skipinitialspace=True)
         header = [name.strip().lower() for name in next(read, [])]

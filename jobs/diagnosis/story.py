@@ -121,7 +121,7 @@ def ended_well(case: Case, story: Story, stage: str) -> tuple[bool, str, list[Ev
     if re.search(r"\b(?:ok|passed|success\w*|completed?|done)\b", said):
         return True, f"the run is recorded as {said}", cite(case, "outcome", "result", "verdict", "status")
     if re.search(r"fail|broken|slow|error|abort|timeout|killed", said):
-        return False, f"the run is recorded as {said}", []
+        return False, case.text(r"run\.reason") or f"the run is recorded as {said}", []
     bad = [f"{name} ended with {signal or code}" for name, code, signal in ends(case) if _is_bad(name, code, signal)]
     if bad:
         return False, bad[0], []

@@ -1,0 +1,193 @@
+"""`diagnose`: why a run ended badly, from its archived logs and from what SQL knows; kept, and shown ever after.
+
+Runs when an instance's evidence is sealed and its run ended badly, and again by cron for what was missed. It holds up
+nothing: the machine may be gone before, and a diagnosis that fails leaves the evidence as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from jobs import payloads
+from jobs.context import Context, current
+from jobs.diagnosis.case import Case
+from jobs.diagnosis.engine import diagnose as conclude
+from jobs.diagnosis.fingerprint import fingerprint
+from jobs.diagnosis.load import lines_of, rows_of
+from jobs.diagnosis.report import Report
+from jobs.diagnosis.signatures import digest
+from jobs.domain.db import writing
+from jobs.domain.diagnosis_models import Diagnosis
+from jobs.domain.evidence import records_of
+from jobs.domain.models import Artifact, Event, Instance, Run
+from jobs.domain.states import SEALING
+from jobs.provider_logs import CONTAINER, DAEMON
+from logs.errors import NoSuchObject, StoreError, TooLarge
+from logs.reader import StreamReader
+
+log = logging.getLogger(__name__)
+
+BAD = ("broken", "failed", "slow")
+MAX_STREAM_BYTES = 256 << 20
+AT_ONCE = 10
+_STAGE_OF = {
+    "renting": "loading",
+    "loading": "loading",
+    "fetching": "params",
+    "benchmarking": "benchmark",
+    "ready": "benchmark",
+    "proving": "serve",
+    "serving": "serve",
+}
+
+
+def diagnose(instance_id: str, attempt: int) -> None:
+    """The RQ job of one instance; doing it again gives the same report."""
+    del attempt
+    diagnose_instance(current(), instance_id)
+
+
+def diagnose_missed() -> None:
+    """The RQ job by cron: instances of runs that ended badly, sealed, and without a diagnosis."""
+    context = current()
+    missing = ~select(Diagnosis.instance_id).where(Diagnosis.instance_id == Instance.id).exists()
+    bad = select(Run.id).where(Run.state.in_(BAD)).scalar_subquery()
+    with context.sessions() as session:
+        query = select(Instance.id).where(Instance.run_id.in_(bad), Instance.evidence != "", missing)
+        found = list(session.scalars(query.order_by(Instance.created_ms.desc()).limit(AT_ONCE)))
+    for instance_id in found:
+        try:
+            diagnose_instance(context, instance_id)
+        except StoreError as error:
+            log.warning("%s is diagnosed later: %s", instance_id, error)
+            return
+
+
+def diagnose_instance(context: Context, instance_id: str) -> Report | None:
+    """Diagnose one instance and keep the report; None if there is no such instance or it served no run.
+
+    Raises `StoreError` while the archive can't be read.
+    """
+    with context.sessions() as session:
+        instance = session.get(Instance, instance_id)
+        if instance is None or instance.run is None:
+            return None
+        case = case_of(context, session, instance, instance.run)
+        run_id = instance.run.id
+    report = conclude(case)
+    with writing(context.sessions) as session:
+        session.merge(
+            Diagnosis(
+                instance_id=instance_id,
+                run_id=run_id,
+                rules=digest(),
+                stage=report.stage,
+                outcome=report.outcome,
+                cause=report.top.cause if report.top else "",
+                fingerprint=fingerprint(report),
+                report=report.to_json(),
+                created_ms=context.now_ms(),
+            )
+        )
+    return report
+
+
+def case_of(context: Context, session: Session, instance: Instance, run: Run) -> Case:
+    """The case of one instance: its streams from the archive, facts from SQL. Raises `StoreError`."""
+    facts = _facts(session, instance, run)
+    case = Case(facts=facts, sources={"case.toml": _as_toml(facts)})
+    for stream, records in records_of(session, instance.id).items():
+        reader = StreamReader(context.store, run.id, instance.id, stream, records)
+        lines = lines_of(_joined(reader))
+        if stream == "gpu":
+            case.gpu_file, case.gpu = "gpu.log", rows_of(lines)
+        else:
+            case.streams[f"{stream}.log"] = lines
+    for name in (CONTAINER, DAEMON):
+        artifact = session.get(Artifact, (instance.id, name))
+        if artifact is not None:
+            try:
+                case.streams[name] = lines_of(context.store.get(artifact.object_key, MAX_STREAM_BYTES))
+            except (NoSuchObject, TooLarge) as error:
+                log.warning("%s of %s is left out: %s", name, instance.id, error)
+    return case
+
+
+def _joined(reader: StreamReader) -> bytes:
+    pieces, size = [], 0
+    for piece in reader.raw():
+        pieces.append(piece)
+        size += len(piece)
+        if size >= MAX_STREAM_BYTES:
+            break
+    return b"".join(pieces)
+
+
+def _facts(session: Session, instance: Instance, run: Run) -> dict[str, Any]:
+    moves = list(
+        session.scalars(
+            select(Event).where(Event.instance_id == instance.id, Event.kind == "instance.state").order_by(Event.id)
+        )
+    )
+    said = instance.agent_manifest or {}
+    gpus = instance.facts.get("gpus") or []
+    result = run.result or {}
+    payload = payloads.load(run.payload)
+    return {
+        "run": {
+            "stage_reached": _stage(instance, moves),
+            "payload": run.payload,
+            "outcome": run.state,
+            "reason": run.reason,
+            "exit_codes": {k: v for k, v in (said.get("exit_codes") or {}).items() if v is not None},
+            "signals": said.get("signals") or {},
+        },
+        "minutes": _minutes(moves, instance),
+        "hardware": {
+            "gpu_model": gpus[0].get("name", "") if gpus else "",
+            "num_gpus": len(gpus),
+            **{k: v for k, v in instance.facts.items() if isinstance(v, str | int | float)},
+        },
+        "image": {"expected_digest": instance.image_expected, "digest": instance.image_ran},
+        "provider": {
+            "status": instance.provider_status,
+            **{k: v for k, v in (instance.seen or {}).items() if isinstance(v, str) and v},
+            "controller_says": instance.reason,
+        },
+        "telemetry": {
+            "proofs_reported": result.get("verified", 0),
+            "rate_reported": result.get("proofs_per_hour") or 0,
+            **({"min_rate": run.min_proofs_per_hour} if run.min_proofs_per_hour else {}),
+        },
+        "stages": {name: {"depends_on": command.depends_on} for name, command in payload.commands.items()},
+    }
+
+
+def _stage(instance: Instance, moves: list[Event]) -> str:
+    """The stage in which it was when its sealing began."""
+    before = next((m.old for m in moves if m.new == SEALING), instance.state)
+    return _STAGE_OF.get(before, "sealing")
+
+
+def _minutes(moves: list[Event], instance: Instance) -> dict[str, float]:
+    spent: dict[str, float] = {}
+    since, state = instance.created_ms, "renting"
+    for move in moves:
+        stage = _STAGE_OF.get(state, state)
+        spent[stage] = spent.get(stage, 0.0) + (move.at_ms - since) / 60_000
+        since, state = move.at_ms, move.new
+    return {stage: round(minutes, 2) for stage, minutes in spent.items()}
+
+
+def _as_toml(facts: dict[str, Any]) -> list[str]:
+    """The facts as lines that can be cited."""
+    lines: list[str] = []
+    for table, values in facts.items():
+        lines.append(f"[{table}]")
+        lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+    return lines
