@@ -16,14 +16,14 @@ from jobs.context import Context
 from jobs.domain.models import Artifact, Event, Instance, Proof, Run
 from jobs.domain.states import ENDED, VERDICTS
 from jobs.market.accrual import spent
-from web import memory, queries
+from web import diagnoses, memory, queries
 from web.charts import Span
 
 EVENTS = 120
 PROOFS = 24
 ARTIFACTS = 30
 
-RUN_PARTS = ("head", "progress", "waterfall", "instances", "proofs", "streams", "artifacts", "timeline")
+RUN_PARTS = ("head", "why", "progress", "waterfall", "instances", "proofs", "streams", "artifacts", "timeline")
 INSTANCE_PARTS = ("head", "progress", "market", "waterfall", "streams", "artifacts", "facts", "timeline")
 
 Parts = dict[str, Markup]
@@ -42,6 +42,7 @@ def run_parts(context: Context, session: Session, run: Run) -> Parts:
         "machines": memory.known(session, ((i.provider, i.machine_id) for i in run.instances), now),
         "streams": queries.streams_of(session, ids),
         "events": events,
+        "diagnoses": diagnoses.of_run(session, run),
         "passed": passed_over(events),
         "spans": run_spans(run, events, now),
         "counts": counts,

@@ -118,6 +118,7 @@ EVENTS = {
     "offers.scan_requested": "Scan asked for",
     "offers.scanned": "Scanned:",
     "offers.scan_failed": "Scan failed:",
+    "run.diagnosis_requested": "Diagnosis asked for",
     "job.requeued": "Job put back on its queue",
     "user.added": "User added:",
     "user.role": "Role changed:",

@@ -23,6 +23,7 @@ NAVIGATION = (
     ("offers.page", "Offers", "offers", "viewer"),
     ("machines.page", "Machines", "machines", "viewer"),
     ("archive.page", "Archive", "archive", "viewer"),
+    ("diagnosis.failures", "Failures", "failures", "viewer"),
     ("costs.page", "Costs", "costs", "viewer"),
     ("inputs.page", "Inputs", "inputs", "viewer"),
     ("queues.page", "Queues", "queues", "viewer"),

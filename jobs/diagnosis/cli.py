@@ -26,15 +26,6 @@ def diagnose(case: Path, as_json: bool) -> None:
     click.echo(json.dumps(report.to_json(), indent=1, ensure_ascii=False) if as_json else _text(report))
 
 
-def likely(likelihood: float) -> str:
-    """A likelihood in a word."""
-    return next(
-        word
-        for least, word in ((0.8, "very likely"), (0.5, "likely"), (0.2, "possible"), (0.0, "unlikely"))
-        if likelihood >= least
-    )
-
-
 def _text(report: Report) -> str:
     out = [f"{'Ended well' if report.outcome == 'ok' else 'Failed'} in stage {report.stage}: {report.symptom}", ""]
     number = 0
@@ -48,7 +39,7 @@ def _text(report: Report) -> str:
 
 
 def _paragraph(h: Hypothesis, mark: str) -> list[str]:
-    verdict = "refuted" if h.refuted else f"{likely(h.likelihood)} ({h.likelihood:.0%})"
+    verdict = "refuted" if h.refuted else f"{h.word} ({h.likelihood:.0%})"
     out = [f"{mark:>2}  {h.title} [{h.cause}]: {verdict}", f"      {h.why}"]
     out += [f"      {e.file}:{e.line}  {e.text[:160]}" for e in h.evidence[: 2 if h.refuted else 5]]
     if h.test and not h.refuted:

@@ -27,6 +27,12 @@ class Hypothesis:
     why: str = ""
     test: str = ""
 
+    @property
+    def word(self) -> str:
+        """The likelihood in a word."""
+        words = ((0.8, "very likely"), (0.5, "likely"), (0.2, "possible"), (0.0, "unlikely"))
+        return next(word for least, word in words if self.likelihood >= least)
+
 
 @dataclass(frozen=True)
 class Moment:

@@ -87,8 +87,22 @@ def test_whatever_is_in_the_files_it_answers(tmp_path: Path, seed: int) -> None:
         "-5",
     ]
     keys = ["run", "minutes", "hardware", "image", "provider", "telemetry", "fleet", "stages"]
-    inner = ["stage_reached", "exit_codes", "signals", "loading", "compute_capability", "driver_cuda", "image_cuda", "digest",
-             "expected_digest", "rate_reported", "min_rate", "gpu_util_mean", "benchmark", "status"]  # fmt: skip
+    inner = [
+        "stage_reached",
+        "exit_codes",
+        "signals",
+        "loading",
+        "compute_capability",
+        "driver_cuda",
+        "image_cuda",
+        "digest",
+        "expected_digest",
+        "rate_reported",
+        "min_rate",
+        "gpu_util_mean",
+        "benchmark",
+        "status",
+    ]
 
     def table(name: str) -> str:
         return f"[{name}]\n" + "\n".join(f"{key} = {rng.choice(junk)}" for key in rng.sample(inner, 6))
