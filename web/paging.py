@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from flask import request
@@ -81,3 +82,11 @@ def skip(per_page: int = PER_PAGE) -> int:
 def arg(name: str, most: int = 100) -> str:
     """A filter from the address, stripped and cut: what is longer is nothing we store."""
     return request.args.get(name, "").strip()[:most]
+
+
+def date_ms(name: str) -> int | None:
+    """A date in the address (`2026-11-30`, UTC) as milliseconds; None when it is empty or no date."""
+    try:
+        return int(datetime.strptime(arg(name, 10), "%Y-%m-%d").replace(tzinfo=UTC).timestamp() * 1000)
+    except ValueError:
+        return None

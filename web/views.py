@@ -34,7 +34,7 @@ NAVIGATION = (
 
 
 # Pages without an entry of their own, and the entry that they belong to.
-UNDER = {"instances": "runs", "new_run": "runs"}
+UNDER = {"instances": "runs", "new_run": "runs", "log_search": "archive"}
 
 
 @lru_cache(maxsize=64)
@@ -68,6 +68,11 @@ class Site(Flask):
         """Nothing: the page of error 500 logs the trace, once and with its id."""
 
 
+def decoded(data: bytes) -> str:
+    """Bytes of a log as text; what is no UTF-8 shows as such."""
+    return data.decode("utf-8", "replace").removesuffix("\r")
+
+
 def attach(app: Flask) -> None:
     environment = app.jinja_env
     environment.filters.update(
@@ -83,6 +88,7 @@ def attach(app: Flask) -> None:
         when=time_element,
         short=f.short_id,
         visible=f.visible,
+        decoded=decoded,
         significant=f.significant,
         event=event_words,
         basis=basis_words,

@@ -15,9 +15,11 @@ from gpu.protocol import ChunkAck
 from jobs.domain.agents import AgentRefused, authenticated
 from jobs.domain.db import writing
 from jobs.domain.models import Artifact, Chunk, Instance
+from jobs.domain.search_models import ChunkGrams
 from logs import tail
 from logs.chunks import ChunkRefused, check_successor, open_frame
 from logs.errors import ObjectConflict
+from logs.grams import bitmap
 from logs.wire import (
     MAX_ARTIFACT_BYTES,
     MAX_ARTIFACTS_PER_INSTANCE,
@@ -105,7 +107,7 @@ def add_chunk(context: Context, instance: Instance, stream: str, chunk: ChunkRec
     """
     try:
         check_stream_name(stream)
-        open_frame(frame, chunk)
+        raw = open_frame(frame, chunk)
     except (WireError, ChunkRefused) as error:
         raise AgentRefused(400, "bad_chunk", str(error)) from error
     with context.sessions() as session:
@@ -126,9 +128,18 @@ def add_chunk(context: Context, instance: Instance, stream: str, chunk: ChunkRec
             if held := _check_place(session, instance, stream, chunk):
                 return held
             session.add(row)
+            session.add(_grams(session, instance.id, stream, chunk.seq, raw))
     except IntegrityError:
         pass  # the same chunk came twice at the same moment; it is in
     return ChunkAck(True, chunk.seq + 1)
+
+
+def _grams(session: Session, instance_id: str, stream: str, seq: int, raw: bytes) -> ChunkGrams:
+    """What a search rules the chunk out by."""
+    before = session.get(ChunkGrams, (instance_id, stream, seq - 1))
+    data = (before.edge if before else b"") + raw
+    edge = b"" if raw.endswith(b"\n") else data[-2:]
+    return ChunkGrams(instance_id=instance_id, stream=stream, seq=seq, edge=edge, bitmap=bitmap(data))
 
 
 def store_chunk(context: Context, token: str, stream: str, seq: int, chunk: ChunkRecord, frame: bytes) -> ChunkAck:

@@ -69,6 +69,8 @@ def pages(fleet: Fleet) -> dict[str, str]:
         "diagnosis-none": f"/runs/{run['passed']}/diagnosis",
         "diagnosis-hostile": f"/runs/{fleet.hostile_run}/diagnosis",
         "failures": "/failures",
+        "log-search": "/archive/search?q=cudaErrorNoKernelImage",
+        "log-search-empty": "/archive/search",
         "machines": "/machines",
         "machine-marked": f"/machines/vast/{machine_id(BAD['broken'])}",
         "machine-measured": f"/machines/vast/{machine_id(9)}",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from sqlalchemy import Select, exists, select
 from sqlalchemy.orm import defer, joinedload
@@ -23,23 +21,15 @@ PER_PAGE = 25
 LINES_PER_PAGE = 500
 
 
-def _date(name: str) -> int | None:
-    """A date filter (`2026-11-30`, UTC) as milliseconds; None when it is empty or no date."""
-    try:
-        return int(datetime.strptime(paging.arg(name, 10), "%Y-%m-%d").replace(tzinfo=UTC).timestamp() * 1000)
-    except ValueError:
-        return None
-
-
 def _filtered() -> Select[Instance]:
     query = select(Instance)
     if run := paging.arg("run"):
         query = query.where(queries.starts_with(Instance.run_id, run.lower()))
     if machine := paging.arg("machine"):
         query = query.where(Instance.machine_id == machine)
-    if (first := _date("from")) is not None:
+    if (first := paging.date_ms("from")) is not None:
         query = query.where(Instance.created_ms >= first)
-    if (last := _date("to")) is not None:
+    if (last := paging.date_ms("to")) is not None:
         query = query.where(Instance.created_ms < last + queries.DAY_MS)
     if (evidence := paging.arg("evidence")) in ("complete", "gaps", "vanished", "empty"):
         query = query.where(Instance.evidence == evidence)

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from jobs.domain import diagnosis_models, market_models, models  # noqa: F401 - each brings its tables
+from jobs.domain import diagnosis_models, market_models, models, search_models  # noqa: F401 - each brings its tables
 from jobs.domain.tables import Base
 
 engine = context.config.attributes["engine"]

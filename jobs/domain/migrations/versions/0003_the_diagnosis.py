@@ -1,4 +1,4 @@
-"""the diagnosis
+"""the diagnosis, and what a search rules chunks out by
 
 Revision: 0003
 Follows: 0002
@@ -35,6 +35,17 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f('ix_diagnoses_fingerprint'), ['fingerprint'], unique=False)
         batch_op.create_index(batch_op.f('ix_diagnoses_run_id'), ['run_id'], unique=False)
 
+    op.create_table('chunk_grams',
+    sa.Column('instance_id', sa.String(length=32), nullable=False),
+    sa.Column('stream', sa.String(length=32), nullable=False),
+    sa.Column('seq', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
+    sa.Column('edge', sa.LargeBinary(), nullable=False),
+    sa.Column('bitmap', sa.LargeBinary(), nullable=False),
+    sa.ForeignKeyConstraint(['instance_id'], ['instances.id'], name=op.f('fk_chunk_grams_instance_id_instances')),
+    sa.PrimaryKeyConstraint('instance_id', 'stream', 'seq', name=op.f('pk_chunk_grams'))
+    )
+
 
 def downgrade() -> None:
+    op.drop_table('chunk_grams')
     op.drop_table('diagnoses')

@@ -1,0 +1,22 @@
+"""The table that a search rules chunks out by. See `tables`."""
+
+from __future__ import annotations
+
+from sqlalchemy import ForeignKey, LargeBinary, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from jobs.domain.tables import Base
+
+
+class ChunkGrams(Base):
+    """The trigrams of one chunk (`logs.grams.bitmap`), those over its edge with the chunk before included.
+
+    `edge`: its last two bytes where its last line goes on in the next chunk, else empty.
+    """
+
+    __tablename__ = "chunk_grams"
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"), primary_key=True)
+    stream: Mapped[str] = mapped_column(String(32), primary_key=True)
+    seq: Mapped[int] = mapped_column(primary_key=True)
+    edge: Mapped[bytes] = mapped_column(LargeBinary)
+    bitmap: Mapped[bytes] = mapped_column(LargeBinary)

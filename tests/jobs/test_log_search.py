@@ -1,0 +1,116 @@
+"""Search over real chunks in a real S3, on both databases: nothing that is there is missed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.domain.models import Chunk, Instance
+from jobs.domain.search_models import ChunkGrams
+from jobs.log_search import Hit, Progress, Scope, search
+from logs.query import parse
+from logs.wire import chunk_key
+from tests.jobs.agent import Agent
+from tests.jobs.scene import Scene
+
+EVERYWHERE = Scope()
+NEEDLE = "CUDA_ERROR_OUT_OF_MEMORY"
+
+
+def found(
+    scene: Scene, text: str, where: Scope = EVERYWHERE, *, regex: bool = False, **more: object
+) -> tuple[list[Hit], Progress]:
+    progress = Progress()
+    options: dict[str, object] = {"clock_s": lambda: 0.0, "deadline_s": 10.0, "limit": 100, **more}
+    with scene.context.sessions() as session:
+        hits = list(search(session, scene.context.store, parse(text, regex=regex), where, progress=progress, **options))  # type: ignore[arg-type]
+    return hits, progress
+
+
+def lines_of(hits: list[Hit]) -> list[tuple[str, int]]:
+    return [(hit.stream, hit.line) for hit in hits]
+
+
+@pytest.fixture
+def agent(scene: Scene) -> Agent:
+    agent = scene.working(proofs=2)
+    agent.ship("setup", "one\ntwo sm_120\nthree\n")
+    for n in range(5):
+        agent.ship("daemon", f"partition {n} done\nerrors: 0\n")
+    agent.ship("daemon", f"thread panicked: {NEEDLE} at 0x7f00\nafter\n")
+    return agent
+
+
+def test_words_parts_phrases_and_expressions(scene: Scene, agent: Agent) -> None:
+    hits, progress = found(scene, NEEDLE.lower())
+    assert lines_of(hits) == [("daemon", 11)]
+    assert (hits[0].text, hits[0].before, hits[0].after) == (
+        f"thread panicked: {NEEDLE} at 0x7f00".encode(), b"", b"after"
+    )  # fmt: skip
+    assert progress.ended == "everything was searched"
+    assert progress.read_bytes < progress.looked_bytes
+    assert lines_of(found(scene, "R_OUT_OF_M")[0]) == [("daemon", 11)]
+    assert lines_of(found(scene, "panicked 0x7f00")[0]) == [("daemon", 11)]
+    assert lines_of(found(scene, r"sm_1[02]\d", regex=True)[0]) == [("setup", 2)]
+    assert lines_of(found(scene, r"partition [13]|three", regex=True)[0]) == [
+        ("daemon", 3),
+        ("daemon", 7),
+        ("setup", 3),
+    ]
+    assert found(scene, "nowhere")[0] == []
+    assert found(scene, "nowhere")[1].read_bytes == 0
+
+
+def test_a_line_that_runs_through_chunks_is_one_line(scene: Scene, agent: Agent) -> None:
+    agent.ship("bench", "x\nthe end of this li")
+    agent.ship("bench", "ne is in the next\n")
+    agent.ship("bench", "y" * 70_000 + "middle" + "z" * 10)
+    agent.ship("bench", "\n")
+    assert lines_of(found(scene, "this line is")[0]) == [("bench", 2)]
+    (hit,) = found(scene, "middlezz")[0]
+    assert hit.line == 3
+    assert b"middlezz" in hit.text
+    assert len(hit.text) < 500
+
+
+def test_where_to_look(scene: Scene, agent: Agent) -> None:
+    instance = scene.instance(agent.instance_id)
+    inside = [
+        Scope(run=agent.run_id[:8]), Scope(machine=instance.machine_id), Scope(stream="daemon"),
+        Scope(outcome="active"),
+        Scope(level="error"), Scope(from_ms=scene.clock.now_ms - 10_000, to_ms=scene.clock.now_ms + 10_000),
+    ]  # fmt: skip
+    outside = [
+        Scope(run="ffff"), Scope(machine="none"), Scope(stream="setup"), Scope(outcome="passed"), Scope(gpu="5090"),
+        Scope(image="sha256:zz"), Scope(from_ms=scene.clock.now_ms + 10_000), Scope(to_ms=1),
+    ]  # fmt: skip
+    assert all(lines_of(found(scene, NEEDLE, where)[0]) == [("daemon", 11)] for where in inside)
+    assert all(found(scene, NEEDLE, where)[0] == [] for where in outside)
+    assert found(scene, "errors:", Scope(level="error"))[0] == []
+    with scene.context.sessions() as session:
+        row = session.get_one(Instance, agent.instance_id)
+        row.facts = {**row.facts, "gpus": [{"name": "NVIDIA GeForce RTX 5090"}]}
+        session.commit()
+    assert lines_of(found(scene, NEEDLE, Scope(gpu="rtx 5090"))[0]) == [("daemon", 11)]
+    assert found(scene, NEEDLE, replace(Scope(), gpu="50_0"))[0] == []
+
+
+def test_limits_are_told(scene: Scene, agent: Agent) -> None:
+    hits, progress = found(scene, "done", limit=2)
+    assert (len(hits), progress.ended) == (2, "the first 2 hits")
+    ticks = iter([0.0, 5.0, 11.0, 12.0, 13.0])
+    progress = found(scene, "done", clock_s=lambda: next(ticks))[1]
+    assert progress.ended == "stopped after 10 s"
+
+
+def test_without_an_index_and_with_a_lost_chunk(scene: Scene, agent: Agent) -> None:
+    with scene.context.sessions() as session:
+        session.query(ChunkGrams).delete()
+        session.commit()
+        lost = session.query(Chunk).where(Chunk.stream == "daemon").order_by(Chunk.seq).first()
+        assert lost is not None
+        scene.context.store.delete(chunk_key(agent.run_id, agent.instance_id, "daemon", lost.seq))
+    hits, progress = found(scene, NEEDLE)
+    assert lines_of(hits) == [("daemon", 11)]
+    assert progress.unread == 1

@@ -1,0 +1,106 @@
+"""What is asked of a line, and what any matching line must hold."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from logs.levels import ERROR, INFO, WARN, level_of
+from logs.query import BadQuery, parse
+
+
+def test_words_phrases_and_case() -> None:
+    query = parse('Kernel "for execution on" image')
+    assert query.literals == (b"kernel", b"for execution on", b"image")
+    assert query.matches(b"CUDA error: no KERNEL image is available for execution on the device")
+    assert not query.matches(b"kernel image for execution of")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literals"),
+    [
+        (r"sm_1[02]\d", (b"sm_1",)),
+        (r"no kernel.*image", (b"no kernel", b"image")),
+        (r"out_of_memory|no kernel", ()),
+        (r"(?i)abc", ()),
+        (r"abcd?ef", (b"abc",)),
+        (r"abc(def)*ghi", (b"abc", b"ghi")),
+        (r"took \d+\.\d ms", (b"took ", b" ms")),
+        (r"ab{3}cde", (b"cde",)),
+        (r"a.c", ()),
+    ],
+)
+def test_what_an_expression_must_hold(pattern: str, literals: tuple[bytes, ...]) -> None:
+    assert parse(pattern, regex=True).literals == literals
+
+
+def test_literals_never_rule_out_what_the_expression_matches() -> None:
+    rng = random.Random(5)
+    pieces = [
+        "abc",
+        "x",
+        r"\.",
+        r"\d",
+        "[abc]",
+        "(abc)",
+        "(ab|cd)",
+        "abc?",
+        "abc*",
+        "ab+",
+        "a{2}",
+        "(abc)?",
+        ".",
+        r"\w+",
+        "^",
+        "$",
+        "é",
+    ]
+    lines = [
+        "".join(rng.choice(["abc", "x", ".", "7", "ab", "cd", "aa", "é", "b", "c"]) for _ in range(8))
+        for _ in range(300)
+    ]
+    for _ in range(400):
+        pattern = "".join(rng.choice(pieces) for _ in range(rng.randrange(1, 5)))
+        query = parse(pattern, regex=True)
+        for line in lines:
+            data = line.encode()
+            if query.expression.search(data):
+                assert query.matches(data), (pattern, line, query.literals)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "x" * 301, " ".join("abcdefghijklmnopqrstuvwxyz")])
+def test_what_cannot_be_asked_says_why(text: str) -> None:
+    with pytest.raises(BadQuery):
+        parse(text)
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "a{99999}", r"(?=a)", r"\1", "*"])
+def test_a_bad_expression_says_so(pattern: str) -> None:
+    with pytest.raises(BadQuery, match="not an expression"):
+        parse(pattern, regex=True)
+
+
+def test_an_expression_that_would_run_away_elsewhere_does_not() -> None:
+    assert not parse(r"(a+)+$", regex=True).matches(b"a" * 200_000 + b"!")
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        (b"2026 ERROR cuda: no kernel image", ERROR),
+        (b"thread 'main' panicked at x.rs", ERROR),
+        (b"CUDA_ERROR_OUT_OF_MEMORY", ERROR),
+        (b"NVRM: Xid (PCI:0000:01:00): 79", ERROR),
+        (b"finished: 0 errors, 12 proofs", INFO),
+        (b'{"errors": 0, "failed": 0}', INFO),
+        (b"error_rate=0.0", INFO),
+        (b"0 errors but the upload failed", ERROR),
+        (b"WARN retrying in 3 s", WARN),
+        (b"connection refused", WARN),
+        (b"partition 3 done", INFO),
+        (b"\xff\xfe\x00", INFO),
+    ],
+)
+def test_levels(line: bytes, level: str) -> None:
+    assert level_of(line) == level
