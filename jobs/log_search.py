@@ -186,18 +186,25 @@ def _groups(pieces: list[_Piece], query: Query, scope: Scope, progress: Progress
             last.append(piece)
         else:
             groups.append([piece])
-    bits = [needed(literal) for literal in query.literals]
-    could = np.ones(len(groups), dtype=np.bool_)
-    if groups and any(len(b) for b in bits):
-        table = np.stack([_united(group) for group in groups])
-        for each in bits:
-            could &= may_hold(table, each)
+    could = _possible(groups, query)
     for group, possible in zip(groups, could, strict=True):
         size = sum(piece.record.raw_bytes for piece in group)
         if possible:
             yield [piece.record for piece in group]
             progress.read_bytes += size
         progress.looked_bytes += size
+
+
+def _possible(groups: list[list[_Piece]], query: Query) -> np.ndarray:
+    """Which groups could hold all texts of a branch of the query."""
+    branches = [[needed(text) for text in branch] for branch in query.branches]
+    could = np.zeros(len(groups), dtype=np.bool_)
+    if not groups or not branches or not all(any(len(bits) for bits in branch) for branch in branches):
+        return ~could
+    table = np.stack([_united(group) for group in groups])
+    for branch in branches:
+        could |= np.logical_and.reduce([may_hold(table, bits) for bits in branch])
+    return could
 
 
 def _united(group: list[_Piece]) -> np.ndarray:
@@ -222,17 +229,18 @@ def _in_group(
         kept = list(whole)
         if lost:
             continue
-        lines = b"".join(chunk.raw for chunk in kept).split(b"\n")
-        first, t_ms = kept[0].record.first_line, kept[0].record.t_first_ms
-        for i, line in enumerate(lines):
-            if not line or not query.matches(line):
-                continue
+        data = b"".join(chunk.raw for chunk in kept)
+        number, counted = kept[0].record.first_line, 0
+        for begin, end in query.lines(data):
+            number, counted = number + data.count(b"\n", counted, begin), begin
+            line = data[begin:end]
             if scope.level and LEVELS.index(level_of(line)) < LEVELS.index(scope.level):
                 continue
-            before, after = lines[i - 1] if i else b"", lines[i + 1] if i + 1 < len(lines) else b""
             yield Hit(
-                instance.run_id, instance.id, instance.machine_id, stream, first + i,
-                _around(line, query), before[:SHOWN], after[:SHOWN], t_ms,
+                instance.run_id, instance.id, instance.machine_id, stream, number, _around(line, query),
+                data[data.rfind(b"\n", 0, max(begin - 1, 0)) + 1 : max(begin - 1, 0)][:SHOWN],
+                data[end + 1 : end + 1 + SHOWN].split(b"\n", 1)[0],
+                kept[0].record.t_first_ms,
             )  # fmt: skip
 
 
@@ -240,7 +248,6 @@ def _around(line: bytes, query: Query) -> bytes:
     """The part of a long line that holds the match."""
     if len(line) <= SHOWN:
         return line
-    found = query.expression.search(line) if query.expression is not None else None
-    at = found.start() if found else line.lower().find(query.literals[0]) if query.literals else 0
-    begin = max(0, min(at - SHOWN // 4, len(line) - SHOWN))
+    found = query.expression.search(line)
+    begin = max(0, min((found.start() if found else 0) - SHOWN // 4, len(line) - SHOWN))
     return (b"..." if begin else b"") + line[begin : begin + SHOWN]

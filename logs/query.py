@@ -6,6 +6,7 @@ Expressions are RE2's, which is linear in the line whatever is asked (https://gi
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,17 +24,40 @@ class BadQuery(ValueError):
 
 @dataclass(frozen=True)
 class Query:
-    """`literals`: texts that every matching line holds, in lower case; an index can rule out by them what lacks one."""
+    """`branches`: texts, in lower case, all of one branch of which every matching line holds; an index can rule out by
+    them what holds no branch whole. Empty: nothing can be ruled out.
 
-    literals: tuple[bytes, ...]
-    expression: Any = None
+    `expression`: what a line must match besides (for words, the first of them).
+    """
+
+    branches: tuple[tuple[bytes, ...], ...]
+    expression: Any
+    words: tuple[bytes, ...] = ()
 
     def matches(self, line: bytes) -> bool:
-        """`line`: bytes as they are in the archive."""
-        lowered = line.lower()
-        if not all(literal in lowered for literal in self.literals):
+        """`line`: bytes as they are in the archive, without a newline."""
+        if self.expression.search(line) is None:
             return False
-        return self.expression is None or self.expression.search(line) is not None
+        lowered = line.lower() if len(self.words) > 1 else b""
+        return all(word in lowered for word in self.words[1:])
+
+    def lines(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """(begin, end) of each line of `data` that matches, in order.
+
+        Looks through the whole at once, and at single lines only where it found something: a match may run over the end
+        of its line, where the line by itself has none.
+        """
+        at = 0
+        while at < len(data):
+            found = self.expression.search(data, at)
+            if found is None:
+                return
+            begin = data.rfind(b"\n", at, found.start()) + 1 or at
+            end = data.find(b"\n", found.start())
+            end = len(data) if end < 0 else end
+            if self.matches(data[begin:end]):
+                yield begin, end
+            at = end + 1
 
 
 def parse(text: str, *, regex: bool = False) -> Query:
@@ -44,11 +68,13 @@ def parse(text: str, *, regex: bool = False) -> Query:
     if len(text) > MAX_TEXT:
         raise BadQuery(f"at most {MAX_TEXT} characters can be searched for; shorten it")
     if regex:
-        return Query(_required(text), _compiled(text))
-    words = [phrase or word for phrase, word in _WORD.findall(text)]
+        branches = tuple(_required(branch) for branch in _alternatives(text))
+        return Query(branches if all(branches) else (), _compiled(text))
+    words = tuple((phrase or word).encode().lower() for phrase, word in _WORD.findall(text))
     if len(words) > MAX_WORDS:
         raise BadQuery(f'at most {MAX_WORDS} words can be searched for; put a phrase into "quotes"')
-    return Query(tuple(word.encode().lower() for word in words))
+    words = tuple(sorted(words, key=len, reverse=True))  # the longest is the rarest, as a rule
+    return Query((words,), _compiled(re2.escape(words[0].decode())), words)
 
 
 def _compiled(pattern: str) -> Any:
@@ -58,16 +84,27 @@ def _compiled(pattern: str) -> Any:
     options.max_mem = 16 << 20
     options.encoding = re2.Options.Encoding.LATIN1  # lines are bytes, not always UTF-8
     try:
-        return re2.compile(pattern.encode(), options)
+        return re2.compile(b"(?m)" + pattern.encode(), options)
     except re2.error as error:
         said = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error.args[0])
         raise BadQuery(f"not an expression: {said}; search for the words without “regex” instead") from error
 
 
+def _alternatives(pattern: str) -> list[str]:
+    """What stands between the bars outside of groups and classes."""
+    parts, begin, at = [], 0, 0
+    while at < len(pattern):
+        if pattern[at] == "|":
+            parts.append(pattern[begin:at])
+            begin = at + 1
+        at = _after(pattern, at) if pattern[at] in "\\([{" else at + 1
+    return [*parts, pattern[begin:]]
+
+
 def _required(pattern: str) -> tuple[bytes, ...]:
     """Runs of at least three plain characters that any match must hold; () where that is not plain to see."""
     runs, run, at = [], "", 0
-    if pattern.startswith("(?") or "|" in pattern:
+    if pattern.startswith("(?"):
         return ()
     while at < len(pattern):
         char = pattern[at]

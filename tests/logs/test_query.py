@@ -12,7 +12,7 @@ from logs.query import BadQuery, parse
 
 def test_words_phrases_and_case() -> None:
     query = parse('Kernel "for execution on" image')
-    assert query.literals == (b"kernel", b"for execution on", b"image")
+    assert query.branches == ((b"for execution on", b"kernel", b"image"),)
     assert query.matches(b"CUDA error: no KERNEL image is available for execution on the device")
     assert not query.matches(b"kernel image for execution of")
 
@@ -22,7 +22,6 @@ def test_words_phrases_and_case() -> None:
     [
         (r"sm_1[02]\d", (b"sm_1",)),
         (r"no kernel.*image", (b"no kernel", b"image")),
-        (r"out_of_memory|no kernel", ()),
         (r"(?i)abc", ()),
         (r"abcd?ef", (b"abc",)),
         (r"abc(def)*ghi", (b"abc", b"ghi")),
@@ -32,10 +31,16 @@ def test_words_phrases_and_case() -> None:
     ],
 )
 def test_what_an_expression_must_hold(pattern: str, literals: tuple[bytes, ...]) -> None:
-    assert parse(pattern, regex=True).literals == literals
+    assert parse(pattern, regex=True).branches == ((literals,) if literals else ())
 
 
-def test_literals_never_rule_out_what_the_expression_matches() -> None:
+def test_each_alternative_has_its_own() -> None:
+    assert parse(r"out_of_memory|no kernel (a|b)", regex=True).branches == ((b"out_of_memory",), (b"no kernel ",))
+    assert parse(r"out_of_memory|.x", regex=True).branches == ()
+    assert parse(r"a[|]bcd", regex=True).branches == ((b"bcd",),)
+
+
+def test_texts_never_rule_out_what_the_expression_matches_and_lines_are_found_in_the_whole() -> None:
     rng = random.Random(5)
     pieces = [
         "abc",
@@ -65,8 +70,12 @@ def test_literals_never_rule_out_what_the_expression_matches() -> None:
         query = parse(pattern, regex=True)
         for line in lines:
             data = line.encode()
-            if query.expression.search(data):
-                assert query.matches(data), (pattern, line, query.literals)
+            if query.matches(data) and query.branches:
+                held = [all(text in data.lower() for text in branch) for branch in query.branches]
+                assert any(held), (pattern, line)
+        whole = "\n".join(lines).encode()
+        found = [whole[begin:end].decode() for begin, end in query.lines(whole)]
+        assert found == [line for line in lines if query.matches(line.encode())], pattern
 
 
 @pytest.mark.parametrize("text", ["", "  ", "x" * 301, " ".join("abcdefghijklmnopqrstuvwxyz")])

@@ -112,8 +112,8 @@ class Browser:
 
 
 @contextlib.contextmanager
-def served(settings: Settings) -> Iterator[str]:
-    """The site under gunicorn as `provefleet up` runs it: its address."""
+def served(settings: Settings, app: str = "site", threads: int = 96) -> Iterator[str]:
+    """The site (or the machine app) under gunicorn as `provefleet up` runs it: its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -126,23 +126,24 @@ def served(settings: Settings) -> Iterator[str]:
         "--workers",
         "1",
         "--threads",
-        "96",
+        str(threads),
         "--graceful-timeout",
         "1",
         "--no-control-socket",
     ]
     process = subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", *flags, "--bind", f"127.0.0.1:{port}", "web.wsgi:site"],
+        [sys.executable, "-m", "gunicorn", *flags, "--bind", f"127.0.0.1:{port}", f"web.wsgi:{app}"],
         cwd=Path(__file__).parents[2],
         env={**os.environ, **env},
     )
     try:
         address = f"http://127.0.0.1:{port}"
+        health = "healthz"
         deadline = time.monotonic() + 20
         while True:
             with (
                 contextlib.suppress(urllib.error.URLError, OSError),
-                urllib.request.urlopen(f"{address}/healthz", timeout=1),
+                urllib.request.urlopen(f"{address}/{health}", timeout=1),
             ):
                 break
             assert process.poll() is None, "gunicorn ended"
