@@ -16,6 +16,8 @@ MAX_TEXT = 300
 MAX_WORDS = 20
 _WORD = re.compile(r'"([^"]+)"|(\S+)')
 _META = set("\\.^$*+?{}[]|()")
+_PLAIN_ESCAPES = set("dDwWsSbBnrtfva")  # two characters each; others (\x41, \pL, \101, \Q...) take what follows too
+_ENDS_OF_TEXT = re.compile(r"(?<!\\)(?:\\\\)*\\[Az]")
 
 
 class BadQuery(ValueError):
@@ -67,6 +69,8 @@ def parse(text: str, *, regex: bool = False) -> Query:
         raise BadQuery("type what to look for")
     if len(text) > MAX_TEXT:
         raise BadQuery(f"at most {MAX_TEXT} characters can be searched for; shorten it")
+    if regex and _ENDS_OF_TEXT.search(text):
+        raise BadQuery(r"lines are looked at one by one; write ^ and $ for \A and \z")
     if regex:
         branches = tuple(_required(branch) for branch in _alternatives(text))
         return Query(branches if all(branches) else (), _compiled(text))
@@ -116,6 +120,8 @@ def _required(pattern: str) -> tuple[bytes, ...]:
             run += pattern[at + 1]
             at += 2
             continue
+        if char == "\\" and pattern[at + 1 : at + 2] not in _PLAIN_ESCAPES:
+            return ()
         if char in "*?{":
             run = run[:-1]  # what stands before may be absent
         runs.append(run)
@@ -129,13 +135,17 @@ def _after(pattern: str, at: int) -> int:
     char = pattern[at]
     if char == "\\":
         return at + 2
-    closing = {"(": ")", "[": "]", "{": "}"}.get(char)
+    if char == "[":
+        return _after_class(pattern, at)
+    closing = {"(": ")", "{": "}"}.get(char)
     if closing is None:
         return at + 1
     depth, i = 0, at
     while i < len(pattern):
         if pattern[i] == "\\":
             i += 1
+        elif pattern[i] == "[":
+            i = _after_class(pattern, i) - 1
         elif pattern[i] == char:
             depth += 1
         elif pattern[i] == closing:
@@ -145,3 +155,14 @@ def _after(pattern: str, at: int) -> int:
                 return i + 1
         i += 1
     return len(pattern)
+
+
+def _after_class(pattern: str, at: int) -> int:
+    """Past a class, in which a bracket that comes first stands for itself."""
+    i = at + 2 if pattern[at + 1 : at + 2] == "^" else at + 1
+    i += pattern[i : i + 1] == "]"
+    while i < len(pattern) and pattern[i] != "]":
+        if pattern.startswith("[:", i) and (end := pattern.find(":]", i)) >= 0:
+            i = end + 1
+        i += 2 if pattern[i] == "\\" else 1
+    return i + 1

@@ -34,6 +34,32 @@ def test_what_an_expression_must_hold(pattern: str, literals: tuple[bytes, ...])
     assert parse(pattern, regex=True).branches == ((literals,) if literals else ())
 
 
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (r"\x41bcd", b"Abcd"),
+        (r"\pLabcd", b"Zabcd"),
+        (r"\101bcd", b"Abcd"),
+        (r"[]abc]defg", b"adefg"),
+        (r"[^]abc]defg", b"xdefg"),
+        (r"([)]abc)?defg", b"defg"),
+        (r"[[:alpha:]abc]defg", b"xdefg"),
+        (r"[\]abc]defg", b"adefg"),
+        (r"\Qab|cd\E", b"ab|cd"),
+    ],
+)
+def test_what_an_escape_or_a_class_stands_for_is_not_taken_for_text(pattern: str, line: bytes) -> None:
+    query = parse(pattern, regex=True)
+    assert query.matches(line)
+    assert not query.branches or any(all(text in line.lower() for text in branch) for branch in query.branches)
+
+
+@pytest.mark.parametrize("pattern", [r"\Afoo", r"foo\z"])
+def test_ends_of_the_whole_text_are_refused(pattern: str) -> None:
+    with pytest.raises(BadQuery, match=r"\^ and \$"):
+        parse(pattern, regex=True)
+
+
 def test_each_alternative_has_its_own() -> None:
     assert parse(r"out_of_memory|no kernel (a|b)", regex=True).branches == ((b"out_of_memory",), (b"no kernel ",))
     assert parse(r"out_of_memory|.x", regex=True).branches == ()
