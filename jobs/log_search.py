@@ -18,15 +18,18 @@ from sqlalchemy.orm import Session
 from jobs.domain.models import Chunk, Instance, Run
 from jobs.domain.search_models import ChunkGrams
 from logs.frames import read_chunks
-from logs.grams import BYTES, may_hold, needed
+from logs.grams import BYTES, may_hold, needed, unpacked
 from logs.levels import LEVELS, level_of
 from logs.query import Query
+from logs.redact import redact
 from logs.store import Store
 from logs.wire import ChunkRecord
 
 AT_ONCE, CHUNKS_AT_ONCE = 64, 4_000  # instances and chunks looked up by one statement: 16 MB of bitmaps
 SHOWN = 400  # bytes of a line that are shown
-MAX_JOINED = 16  # chunks taken together where a line runs through them
+MASKED = 64 * 1024  # of a neighbouring line
+MAX_JOINED = 320  # chunks taken together where a line runs through them: 20 MB
+TICK_S = 0.5
 FULL = bytes([255]) * BYTES
 
 
@@ -89,25 +92,31 @@ def search(
     deadline_s: float,
     limit: int,
     progress: Progress,
-) -> Iterator[Hit]:
-    """Hits as they are found; `progress` is kept up to date, and says at the end why it ended.
+) -> Iterator[Hit | None]:
+    """Hits as they are found, and None twice a second as a sign of life; `progress` is kept up to date, and says at the
+    end why it ended.
 
     Raises `StoreError` while the archive can't be read.
     """
-    until = clock_s() + deadline_s
+    until, tick = clock_s() + deadline_s, clock_s() + TICK_S
     for instance, streams in _instances(session, scope):
         progress.instances += 1
         for stream, pieces in streams.items():
-            for group in _groups(pieces, query, scope, progress):
-                if clock_s() > until:
-                    progress.ended = f"stopped after {deadline_s:.0f} s"
-                    return
+            for group in _groups(pieces, query, progress):
                 for hit in _in_group(store, query, scope, instance, stream, group, progress):
                     progress.hits += 1
                     yield hit
                     if progress.hits >= limit:
                         progress.ended = f"the first {limit} hits"
                         return
+                    if clock_s() > until:
+                        break
+                if (now := clock_s()) > until:
+                    progress.ended = f"stopped after {deadline_s:.0f} s"
+                    return
+                if now > tick:
+                    tick = now + TICK_S
+                    yield None
     progress.ended = "everything was searched"
 
 
@@ -171,13 +180,13 @@ def _pieces(session: Session, ids: Sequence[str], scope: Scope) -> dict[str, dic
     found: dict[str, dict[str, list[_Piece]]] = {}
     for instance_id, stream, edge, bitmap, *numbers in rows:
         # Where nothing is known of a chunk it is read, with the next one.
-        piece = _Piece(ChunkRecord(*numbers), edge is None or bool(edge), bitmap or FULL)
+        piece = _Piece(ChunkRecord(*numbers), edge is None or bool(edge), unpacked(bitmap) if bitmap else FULL)
         found.setdefault(instance_id, {}).setdefault(stream, []).append(piece)
     return found
 
 
-def _groups(pieces: list[_Piece], query: Query, scope: Scope, progress: Progress) -> Iterator[list[ChunkRecord]]:
-    """Chunks that belong together and could hold every literal."""
+def _groups(pieces: list[_Piece], query: Query, progress: Progress) -> Iterator[list[ChunkRecord]]:
+    """Chunks that belong together and could hold every text; an empty list for those that could not."""
     groups: list[list[_Piece]] = []
     for piece in pieces:
         last = groups[-1] if groups else []
@@ -189,10 +198,9 @@ def _groups(pieces: list[_Piece], query: Query, scope: Scope, progress: Progress
     could = _possible(groups, query)
     for group, possible in zip(groups, could, strict=True):
         size = sum(piece.record.raw_bytes for piece in group)
-        if possible:
-            yield [piece.record for piece in group]
-            progress.read_bytes += size
         progress.looked_bytes += size
+        progress.read_bytes += size if possible else 0
+        yield [piece.record for piece in group] if possible else []
 
 
 def _possible(groups: list[list[_Piece]], query: Query) -> np.ndarray:
@@ -229,7 +237,7 @@ def _in_group(
         kept = list(whole)
         if lost:
             continue
-        data = b"".join(chunk.raw for chunk in kept)
+        data = b"".join(chunk.raw for chunk in kept).replace(b"\r\n", b"\n")
         number, counted = kept[0].record.first_line, 0
         for begin, end in query.lines(data):
             number, counted = number + data.count(b"\n", counted, begin), begin
@@ -238,14 +246,20 @@ def _in_group(
                 continue
             yield Hit(
                 instance.run_id, instance.id, instance.machine_id, stream, number, _around(line, query),
-                data[data.rfind(b"\n", 0, max(begin - 1, 0)) + 1 : max(begin - 1, 0)][:SHOWN],
-                data[end + 1 : end + 1 + SHOWN].split(b"\n", 1)[0],
+                _masked(data[data.rfind(b"\n", 0, max(begin - 1, 0)) + 1 : max(begin - 1, 0)])[:SHOWN],
+                _masked(data[end + 1 : end + 1 + MASKED].split(b"\n", 1)[0])[:SHOWN],
                 kept[0].record.t_first_ms,
             )  # fmt: skip
 
 
+def _masked(line: bytes) -> bytes:
+    """Masked once more, before it is cut: rules may have been added since the machine masked it."""
+    return redact(line[:MASKED])
+
+
 def _around(line: bytes, query: Query) -> bytes:
-    """The part of a long line that holds the match."""
+    """The part of a long line that holds the match, masked."""
+    line = redact(line)
     if len(line) <= SHOWN:
         return line
     found = query.expression.search(line)

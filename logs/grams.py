@@ -8,11 +8,14 @@ out nothing.
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import numpy.typing as npt
 
 BITS = 1 << 15
 BYTES = BITS // 8
+DENSE = 16 * 1024  # bytes of a chunk from which on compressing its bitmap is not worth the time
 
 Bitmap = npt.NDArray[np.uint8]
 
@@ -31,6 +34,17 @@ def bitmap(raw: bytes) -> bytes:
     if len(raw) >= 3:
         seen[_hashes(raw.lower())] = True
     return np.packbits(seen).tobytes()
+
+
+def packed(raw: bytes) -> bytes:
+    """The bitmap as it is kept: that of a small chunk is nearly empty, and shrinks to a few bytes."""
+    bits = bitmap(raw)
+    return bits if len(raw) >= DENSE else zlib.compress(bits, 1)
+
+
+def unpacked(kept: bytes) -> bytes:
+    """The bitmap of what `packed` gave."""
+    return kept if len(kept) == BYTES else zlib.decompress(kept)
 
 
 def needed(text: bytes) -> npt.NDArray[np.uint32]:

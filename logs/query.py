@@ -15,6 +15,7 @@ import re2
 MAX_TEXT = 300
 MAX_WORDS = 20
 _WORD = re.compile(r'"([^"]+)"|(\S+)')
+_FLAGS = re.compile(r"\(\?[a-zA-Z-]*[sm]")
 _META = set("\\.^$*+?{}[]|()")
 _PLAIN_ESCAPES = set("dDwWsSbBnrtfva")  # two characters each; others (\x41, \pL, \101, \Q...) take what follows too
 _ENDS_OF_TEXT = re.compile(r"(?<!\\)(?:\\\\)*\\[Az]")
@@ -72,6 +73,8 @@ def parse(text: str, *, regex: bool = False) -> Query:
     if regex and _ENDS_OF_TEXT.search(text):
         raise BadQuery(r"lines are looked at one by one; write ^ and $ for \A and \z")
     if regex:
+        if _FLAGS.search(text):
+            raise BadQuery("the flags s and m are not taken: lines are looked at one by one")
         branches = tuple(_required(branch) for branch in _alternatives(text))
         return Query(branches if all(branches) else (), _compiled(text))
     words = tuple((phrase or word).encode().lower() for phrase, word in _WORD.findall(text))

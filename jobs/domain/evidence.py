@@ -19,7 +19,7 @@ from jobs.domain.search_models import ChunkGrams
 from logs import tail
 from logs.chunks import ChunkRefused, check_successor, open_frame
 from logs.errors import ObjectConflict
-from logs.grams import bitmap
+from logs.grams import packed
 from logs.wire import (
     MAX_ARTIFACT_BYTES,
     MAX_ARTIFACTS_PER_INSTANCE,
@@ -139,7 +139,7 @@ def _grams(session: Session, instance_id: str, stream: str, seq: int, raw: bytes
     before = session.get(ChunkGrams, (instance_id, stream, seq - 1))
     data = (before.edge if before else b"") + raw
     edge = b"" if raw.endswith(b"\n") else data[-2:]
-    return ChunkGrams(instance_id=instance_id, stream=stream, seq=seq, edge=edge, bitmap=bitmap(data))
+    return ChunkGrams(instance_id=instance_id, stream=stream, seq=seq, edge=edge, bitmap=packed(data))
 
 
 def store_chunk(context: Context, token: str, stream: str, seq: int, chunk: ChunkRecord, frame: bytes) -> ChunkAck:

@@ -9,7 +9,7 @@ from jobs.domain.tables import Base
 
 
 class ChunkGrams(Base):
-    """The trigrams of one chunk (`logs.grams.bitmap`), those over its edge with the chunk before included.
+    """The trigrams of one chunk (`logs.grams.packed`), those over its edge with the chunk before included.
 
     `edge`: its last two bytes where its last line goes on in the next chunk, else empty.
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from dataclasses import replace
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from jobs.domain.models import Chunk, Instance
 from jobs.domain.search_models import ChunkGrams
 from jobs.log_search import Hit, Progress, Scope, search
+from logs.chunks import ChunkCutter
 from logs.query import parse
 from logs.wire import chunk_key
 from tests.jobs.agent import Agent
@@ -24,7 +27,8 @@ def found(
     progress = Progress()
     options: dict[str, object] = {"clock_s": lambda: 0.0, "deadline_s": 10.0, "limit": 100, **more}
     with scene.context.sessions() as session:
-        hits = list(search(session, scene.context.store, parse(text, regex=regex), where, progress=progress, **options))  # type: ignore[arg-type]
+        told = search(session, scene.context.store, parse(text, regex=regex), where, progress=progress, **options)  # type: ignore[arg-type]
+        hits = [hit for hit in told if hit is not None]
     return hits, progress
 
 
@@ -65,13 +69,36 @@ def test_words_parts_phrases_and_expressions(scene: Scene, agent: Agent) -> None
 def test_a_line_that_runs_through_chunks_is_one_line(scene: Scene, agent: Agent) -> None:
     agent.ship("bench", "x\nthe end of this li")
     agent.ship("bench", "ne is in the next\n")
-    agent.ship("bench", "y" * 70_000 + "middle" + "z" * 10)
+    agent.ship("bench", "y" * 60_000 + "middle" + "z" * 10)
     agent.ship("bench", "\n")
     assert lines_of(found(scene, "this line is")[0]) == [("bench", 2)]
     (hit,) = found(scene, "middlezz")[0]
     assert hit.line == 3
     assert b"middlezz" in hit.text
     assert len(hit.text) < 500
+
+
+def test_a_line_of_megabytes_is_one_line(scene: Scene, agent: Agent) -> None:
+    cutter = ChunkCutter("bench")
+    cutter.feed(
+        b"start " + random.Random(1).randbytes(3 << 20).replace(b"\n", b" ") + b" finish\nnext\n", scene.clock()
+    )
+    while (cut := cutter.cut(scene.clock())) is not None:
+        agent.send("bench", *cut)
+    assert lines_of(found(scene, "start finish")[0]) == [("bench", 1)]
+
+
+def test_secrets_are_masked_before_a_line_is_cut(scene: Scene, agent: Agent) -> None:
+    long = "x" * 300 + " password=" + "S3cretS3cret" * 30 + " needle " + "y" * 500
+    agent.ship("bench", f"{long}\nanother needle\n{long}\n")
+    hits, _ = found(scene, "needle")
+    assert len(hits) == 3
+    assert not any(b"S3cret" in text for hit in hits for text in (hit.text, hit.before, hit.after))
+
+
+def test_windows_line_ends(scene: Scene, agent: Agent) -> None:
+    agent.ship("bench", "one\r\nfoobar\r\n")
+    assert lines_of(found(scene, "foobar$", regex=True)[0]) == [("bench", 2)]
 
 
 def test_where_to_look(scene: Scene, agent: Agent) -> None:
@@ -99,9 +126,9 @@ def test_where_to_look(scene: Scene, agent: Agent) -> None:
 def test_limits_are_told(scene: Scene, agent: Agent) -> None:
     hits, progress = found(scene, "done", limit=2)
     assert (len(hits), progress.ended) == (2, "the first 2 hits")
-    ticks = iter([0.0, 5.0, 11.0, 12.0, 13.0])
-    progress = found(scene, "done", clock_s=lambda: next(ticks))[1]
-    assert progress.ended == "stopped after 10 s"
+    ticks = itertools.count(0.0, 4.0)
+    hits, progress = found(scene, "nowhere", clock_s=lambda: next(ticks))
+    assert (hits, progress.ended) == ([], "stopped after 10 s")
 
 
 def test_without_an_index_and_with_a_lost_chunk(scene: Scene, agent: Agent) -> None:

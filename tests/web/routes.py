@@ -23,6 +23,8 @@ def arguments(rule: Rule, fleet: Fleet) -> dict[str, str]:
         "provider": "vast",
         "machine_id": machine_id(BAD["broken"]),
         "mark_id": str(fleet.mark),
+        "proof_round": "1",
+        "index": "0",
     }
     return {name: known[name] for name in rule.arguments}
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from flask import Blueprint, Response, abort
 from sqlalchemy import select
 
-from jobs.domain.models import Artifact, Instance
+from jobs.domain.models import Artifact, Controller, Instance, Proof, Run
+from jobs.receipts import receipt as receipts
 from logs.wire import bundle_key
 from web import scope
 from web.access import viewer
@@ -57,6 +59,25 @@ def evidence(instance_id: str) -> Response:
         abort(404, description="There is no sealed bundle (yet): the evidence is sealed when the work has ended.")
     opened = scope.context().store.open_range(bundle_key(instance.run_id or "none", instance.id))
     return attachment(opened, f"evidence-{_stem(instance)}.zip", opened.bytes, "application/zip")
+
+
+@blueprint.get("/runs/<run_id>/receipts/<int:proof_round>/<int:index>")
+@viewer
+def receipt(run_id: str, proof_round: int, index: int) -> Response:
+    """A signed receipt of one proof that holds."""
+    session = scope.db()
+    wanted = (Proof.run_id == run_id, Proof.round == proof_round, Proof.index == index, Proof.verdict == "valid")
+    proof = session.scalar(select(Proof).where(*wanted))
+    run = session.get(Run, run_id)
+    instance = session.get(Instance, proof.instance_id) if proof and proof.instance_id else None
+    if proof is None or run is None or instance is None:
+        abort(404, description="There is a receipt for each proof that was found valid; this is none of them.")
+    controller = session.scalar(select(Controller.id)) or ""
+    body = receipts.body_of(controller, run, instance, proof)
+    told = json.dumps(
+        receipts.signed(body, receipts.signing_key(scope.context().settings.state_dir)), indent=1
+    ).encode()
+    return attachment([told], f"receipt-{run_id[:8]}-{proof_round}-{index}.json", len(told), "application/json")
 
 
 @blueprint.get("/instances/<instance_id>/artifacts/<path:name>")

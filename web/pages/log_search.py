@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 from flask import Blueprint, Response, stream_template
 
@@ -14,7 +13,6 @@ from jobs.log_search import Hit, Progress, Scope, search
 from logs.errors import StoreError
 from logs.levels import LEVELS
 from logs.query import BadQuery, Query, parse
-from logs.redact import redact
 from web import paging, queries, scope
 from web.access import viewer
 from web.paging import date_ms
@@ -65,7 +63,7 @@ def _scope() -> Scope:
     )
 
 
-def _hits(query: Query, asked: Scope, progress: Progress) -> Iterator[Hit]:
+def _hits(query: Query, asked: Scope, progress: Progress) -> Iterator[Hit | None]:
     """The search, with a session of its own: it outlives the request's. Says in `progress` what went wrong."""
     context = scope.context()
     if not _busy.acquire(blocking=False):
@@ -73,12 +71,16 @@ def _hits(query: Query, asked: Scope, progress: Progress) -> Iterator[Hit]:
         return
     try:
         with context.sessions() as session:
-            for hit in search(
-                session, context.store, query, asked,
-                clock_s=time.monotonic, deadline_s=DEADLINE_S, limit=LIMIT, progress=progress,
-            ):  # fmt: skip
-                # Masked once more: rules may have been added since the machine masked it.
-                yield replace(hit, text=redact(hit.text), before=redact(hit.before), after=redact(hit.after))
+            yield from search(
+                session,
+                context.store,
+                query,
+                asked,
+                clock_s=time.monotonic,
+                deadline_s=DEADLINE_S,
+                limit=LIMIT,
+                progress=progress,
+            )
     except StoreError as error:
         progress.ended = f"the archive can't be read now: {error}"
     finally:
