@@ -16,7 +16,7 @@ from sqlalchemy import select
 
 from jobs import payloads, provider_logs
 from jobs.context import Context, current
-from jobs.diagnose import BAD
+from jobs.diagnose import BAD, facts_of
 from jobs.domain.agents import AgentRefused
 from jobs.domain.evidence import add_chunk, records_of
 from jobs.domain.instances import listed
@@ -193,6 +193,7 @@ def _manifest(context: Context, instance: Instance) -> dict[str, Any]:
         artifacts = list(session.scalars(select(Artifact).where(Artifact.instance_id == instance.id)))
         moves = (Event.instance_id == instance.id, Event.kind == "instance.state")
         events = list(session.scalars(select(Event).where(*moves).order_by(Event.id)))
+        case = facts_of(session, instance, run) if run else None
     declared = payloads.load(run.payload).streams if run and instance.token_sha256 else []
     said = instance.agent_manifest or {}
     return evidence.build_manifest(
@@ -208,6 +209,7 @@ def _manifest(context: Context, instance: Instance) -> dict[str, Any]:
         vanished_at_ms=instance.vanished_ms,
         sealed_at_ms=context.now_ms(),
         reason=instance.reason,
+        case=case,
     )
 
 

@@ -99,7 +99,7 @@ def diagnose_instance(context: Context, instance_id: str) -> Report | None:
 
 def case_of(context: Context, session: Session, instance: Instance, run: Run) -> Case:
     """The case of one instance: its streams from the archive, facts from SQL. Raises `StoreError`."""
-    facts = _facts(session, instance, run)
+    facts = facts_of(session, instance, run)
     case = Case(facts=facts, sources={"case.toml": _as_toml(facts)})
     for stream, records in records_of(session, instance.id).items():
         reader = StreamReader(context.store, run.id, instance.id, stream, records)
@@ -128,7 +128,8 @@ def _joined(reader: StreamReader) -> bytes:
     return b"".join(pieces)
 
 
-def _facts(session: Session, instance: Instance, run: Run) -> dict[str, Any]:
+def facts_of(session: Session, instance: Instance, run: Run) -> dict[str, Any]:
+    """What SQL knows of a run on one machine, as the tables of a case (`docs/diagnosis.md`)."""
     moves = list(
         session.scalars(
             select(Event).where(Event.instance_id == instance.id, Event.kind == "instance.state").order_by(Event.id)

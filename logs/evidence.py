@@ -11,7 +11,7 @@ to find a missing tail, and kept beside ours.
                         "gaps": [{"first_seq", "last_seq", "first_line", "next_line",
                                   "after_bytes", "text"}, ...]}},
      "artifacts": [{"name", "bytes", "sha256"}, ...], "exit_codes", "stages", "hardware",
-     "telemetry", "agent_manifest"}
+     "telemetry", "agent_manifest", "case"}
 """
 
 from __future__ import annotations
@@ -62,13 +62,14 @@ def build_manifest(
     vanished_at_ms: int | None,
     sealed_at_ms: int,
     reason: str,
+    case: Any = None,
 ) -> dict[str, Any]:
     """The manifest (module docstring). The same arguments give the same manifest.
 
-    `streams` names every declared stream, also those from which nothing came. `stages`,
-    `hardware` and `telemetry` are kept as given (JSON). `agent_manifest`: as `gpu.protocol.Seal`
-    or the one in an emergency zip, unchecked; None if the agent never sealed. `vanished_at_ms`:
-    when the controller noticed that the machine was gone, else None.
+    `streams` names every declared stream, also those from which nothing came. `stages`, `hardware`, `telemetry` and
+    `case` (what a diagnosis needs besides the logs) are kept as given (JSON). `agent_manifest`: as `gpu.protocol.Seal`
+    or the one in an emergency zip, unchecked; None if the agent never sealed. `vanished_at_ms`: when the controller
+    noticed that the machine was gone, else None.
     """
     ends = _agent_ends(agent_manifest)
     names = sorted({*streams, *ends})
@@ -86,6 +87,7 @@ def build_manifest(
         "hardware": hardware,
         "telemetry": telemetry,
         "agent_manifest": dict(agent_manifest) if agent_manifest is not None else None,
+        "case": case,
     }
     for artifact in artifacts:
         check_artifact_name(artifact.name)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sqlalchemy import select
 
 from jobs import collect, diagnose
+from jobs.diagnosis.engine import diagnose as conclude
+from jobs.diagnosis.load import load_case
 from jobs.diagnosis.report import Report
 from jobs.domain.diagnosis_models import Diagnosis
+from logs.wire import bundle_key
 from tests.jobs.agent import Agent
 from tests.jobs.scene import Scene
 
@@ -90,3 +95,13 @@ def test_what_the_provider_said_counts(scene: Scene) -> None:
     assert report.top.cause == "outbid"
     assert report.top.evidence[0].file == "case.toml"
     assert diagnose.diagnose_instance(scene.context, "0" * 32) is None
+
+
+def test_the_bundle_alone_tells_the_same(scene: Scene, tmp_path: Path) -> None:
+    agent = broken(scene)
+    file = tmp_path / "evidence.zip"
+    file.write_bytes(scene.context.store.get(bundle_key(agent.run_id, agent.instance_id), 1 << 24))
+    alone, here = conclude(load_case(file)), diagnose.diagnose_instance(scene.context, agent.instance_id)
+    assert here is not None
+    assert [(h.cause, h.refuted) for h in alone.hypotheses] == [(h.cause, h.refuted) for h in here.hypotheses]
+    assert (alone.stage, alone.image) == (here.stage, here.image)
