@@ -19,7 +19,7 @@ demo-vast: $(VENV)/.dev ## the demo on a marketplace that is only here, with rea
 	@$(BIN)/python -m tests.fakes.vast.demo $(ARGS)
 
 test: $(VENV)/.dev ## the core tests, under 8 minutes; lists at the end what was skipped and why
-	$(BIN)/python -m pytest -rs -n 3 --dist loadgroup -m "not browser and not images and not crash and not prover and not conformance and not corpus" $(ARGS)
+	$(BIN)/python -m pytest -rs -n 4 --dist loadgroup -m "not browser and not images and not crash and not prover and not conformance and not corpus" $(ARGS)
 
 test-prover: $(VENV)/.cuda-build ## the long tests of the prover: every operation, malformed files, daemon and bench; 10 minutes
 	$(BIN)/python -m pytest -rs -n 2 --dist loadgroup -m prover tests/gpu $(ARGS)

@@ -15,14 +15,16 @@ from tests.fakes.valkey import ValkeyServer, running_valkey
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With two workers (`-n 2 --dist loadgroup`) a file stays together, and so do all scenarios: one running stack.
+    """With several workers (`-n 4 --dist loadgroup`) a file stays together, and the scenarios are two groups: at most two
+    running stacks at a time.
 
     They wait more than they work, so they come first, and the others do the rest meanwhile. Each shard of the crash
     tests is a process of its own, and may run anywhere.
     """
     for item in items:
         here = item.path.relative_to(Path(__file__).parent)
-        alone = {"scenarios": "scenarios", "crash": item.nodeid}
+        half = "first" if here.stem.removeprefix("test_") < "c" else "second"
+        alone = {"scenarios": f"scenarios, the {half} half", "crash": item.nodeid}
         item.add_marker(pytest.mark.xdist_group(alone.get(here.parts[0], str(here))))
     items.sort(key=lambda item: "scenarios" not in item.path.parts)
 
