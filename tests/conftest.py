@@ -15,7 +15,7 @@ from tests.fakes.valkey import ValkeyServer, running_valkey
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers (`-n 4 --dist loadgroup`) a file stays together, and the scenarios are two groups: at most two
+    """With workers (`-n 4 --dist loadgroup`) a file stays together, and the scenarios are two groups: at most two
     running stacks at a time.
 
     They wait more than they work, so they come first, and the others do the rest meanwhile. Each shard of the crash

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from jobs.context import Context, current
 from jobs.domain import relay
 from jobs.domain.agents import AgentRefused
 from logs.errors import NoSuchObject
+from logs.store import OpenedObject
 from logs.wire import MAX_EMERGENCY_BYTES
 
 AT_ONCE, AT_ONCE_AN_INSTANCE = 12, 5  # of 32 threads; an agent fetches four files at once
@@ -55,6 +56,34 @@ class Busy:
             self.leave(instance_id)
 
 
+class Sending:
+    """A body on its way and the place that it takes. The place is given back once, at the latest when nobody holds the
+    body any more: a server may fail to close what it was sending to a reader that went away.
+    """
+
+    def __init__(self, opened: OpenedObject, leave: Callable[[], None]) -> None:
+        self._opened = opened
+        self._leave = leave
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._opened)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        try:
+            self._opened.close()
+        finally:
+            self._leave()
+
+    def __del__(self) -> None:
+        self.close()
+
+
 @routes.get("/files/<instance_id>/<path:key>")
 def file(instance_id: str, key: str) -> Response:
     context = _context()
@@ -71,14 +100,13 @@ def file(instance_id: str, key: str) -> Response:
             raise
     except NoSuchObject as error:
         raise AgentRefused(404, "no_file", "this file is not in the archive any more") from error
+    body = Sending(opened, lambda: busy.leave(instance_id))
     _pace()
-    response = Response(iter(opened), 206 if request.range else 200, mimetype="application/octet-stream")
+    response = Response(body, 206 if request.range else 200, mimetype="application/octet-stream")
     response.content_length = opened.bytes
     response.headers["Accept-Ranges"] = "bytes"
     if request.range:
         response.headers["Content-Range"] = f"bytes {begin}-{end - 1}/{total}"
-    response.call_on_close(opened.close)
-    response.call_on_close(lambda: busy.leave(instance_id))
     return response
 
 

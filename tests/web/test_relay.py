@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import io
 import os
 import signal
 import subprocess
@@ -27,14 +28,14 @@ from jobs.context import Context, use
 from jobs.domain import relay
 from jobs.domain.db import migrate
 from jobs.settings import Settings
-from logs.store import S3Config
+from logs.store import OpenedObject, S3Config
 from logs.wire import emergency_key
 from tests.fakes.controller import wait_for
 from tests.fakes.market import FakeMarket
 from tests.jobs.agent import Agent
 from tests.jobs.scene import Clock, Scene
 from web.machine_app import create_machine_app
-from web.relay import AT_ONCE, AT_ONCE_AN_INSTANCE, Busy
+from web.relay import AT_ONCE, AT_ONCE_AN_INSTANCE, Busy, Sending
 
 
 @pytest.fixture
@@ -202,6 +203,18 @@ def test_so_many_at_once_and_the_rest_comes_again() -> None:
     with pytest.raises(Exception, match="come again"):
         busy.enter("greedy")
     busy.enter("modest")
+
+
+def test_a_body_gives_its_place_back_once_even_when_nobody_closes_it() -> None:
+    for closed in (0, 1, 2):
+        places: list[int] = []
+        body = Sending(OpenedObject("k", io.BytesIO(b"abc"), 3, 3), lambda: places.append(1))
+        next(iter(body))
+        for _ in range(closed):
+            body.close()
+        assert places == [1] * bool(closed)
+        del body
+        assert places == [1]
 
 
 def test_a_reader_that_goes_away_gives_its_place_back(scene: Scene) -> None:
