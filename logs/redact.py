@@ -61,6 +61,10 @@ class Redactor:
             return self._take(len(self._held) - KEPT_BACK, len(self._held))
         return self._take(end, end)
 
+    def also(self, literal: str) -> None:
+        """A secret that is known only now."""
+        self._literals = _longest_first({*self._literals, *_usable([literal])})
+
     def release(self) -> bytes:
         """Gives out the unfinished line, if that is safe."""
         if self._in_block or self._opens_secret():
@@ -107,7 +111,11 @@ def _usable(literals: Iterable[str]) -> list[bytes]:
     """As they are, and as they stand in a URL and in JSON."""
     forms = {form for text in literals for form in (text, quote(text, safe=""), json.dumps(text)[1:-1])}
     encoded = {form.encode("utf-8", "surrogateescape") for form in forms}
-    return sorted((text for text in encoded if len(text) >= MIN_LITERAL), key=lambda text: (-len(text), text))
+    return _longest_first(text for text in encoded if len(text) >= MIN_LITERAL)
+
+
+def _longest_first(literals: Iterable[bytes]) -> list[bytes]:
+    return sorted(literals, key=lambda text: (-len(text), text))
 
 
 def _spans(data: bytes, literals: list[bytes], in_block: bool) -> tuple[Spans, bool]:

@@ -84,11 +84,12 @@ class Program:
             pass  # nobody left
 
     def _read(self, stream: Stream) -> None:
-        pipe = self._process.stdout
+        pipe, source = self._process.stdout, stream.source()
         assert pipe is not None
         with pipe:
             while data := pipe.read(READ_BYTES):
-                stream.feed(data)
+                source.feed(data)
+        source.close()
 
 
 def _signal_name(number: int) -> str:

@@ -38,7 +38,7 @@ class Shipper:
         self._streams: dict[str, Stream] = {}
         self._told: dict[str, str] = {}
         self._setup_closed = False
-        self.stream(SETUP)
+        self._own = self.stream(SETUP).source()
         threading.Thread(target=self._tick, name="tick", daemon=True).start()
 
     def start(self, client: Client, token: str) -> None:
@@ -71,7 +71,7 @@ class Shipper:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock_ms() / 1000))
         text = f"{stamp} {line}\n".encode(errors="replace")
         if not self._setup_closed:
-            self._streams[SETUP].feed(text)
+            self._own.feed(text)
         sys.stderr.write(redact(text, self._literals).decode(errors="replace"))
 
     def close_setup(self) -> None:

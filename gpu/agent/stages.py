@@ -49,7 +49,8 @@ class Stages:
         self, environment: Environment, spec: Spec, client: Client, shipper: Shipper, status: Status, orders: Orders
     ):
         self.account = Account()
-        self.follower = Follower()
+        self.follower = Follower(shipper.log)
+        self.follower.start()
         self._environment, self._spec, self._client = environment, spec, client
         self._shipper, self._status, self._orders = shipper, status, orders
         self._params = environment.work / "params"
@@ -113,7 +114,7 @@ class Stages:
         rounds = self.rounds_folder(round_number)
         (rounds / "proofs").mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, relative in command.files.items():
-            self.follower.follow(_inside(self._environment.work, relative), self._shipper.stream(name))
+            self.follower.follow(self._environment.work, _inside(relative), self._shipper.stream(name))
         daemon = self._start_daemon(command, round_number) if command.daemon else None
         try:
             if daemon is not None:
@@ -270,11 +271,11 @@ def _words(stage: str, ended: Ended) -> str:
     return "done" if stage == "params" else str(ended)
 
 
-def _inside(work: Path, relative: str) -> Path:
+def _inside(relative: str) -> str:
     path = Path(relative.removeprefix("{work}/"))
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise StageFailed(f"the spec names a log file outside of the work directory: {relative[:100]!r}")
-    return work / path
+    return str(path)
 
 
 def _answers(address: str) -> bool:

@@ -16,8 +16,26 @@ EARLY_MS = 600
 HELD_MS = 500
 
 
+class Source:
+    """One writer of a stream: a program, a file, the agent itself. Lines of several are never mixed: each is masked by
+    itself, and what of a line is given out early ends where another source begins to speak."""
+
+    def __init__(self, stream: Stream, literals: Iterable[str]):
+        self._stream = stream
+        self.redactor = Redactor(literals)
+        self.held_since: int | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Bytes as they were written, any number."""
+        self._stream.take(self, data)
+
+    def close(self) -> None:
+        """Nothing more comes: an unfinished line is given out."""
+        self._stream.drop(self)
+
+
 class Stream:
-    """Thread-safe. Whoever reads the program feeds it; a clock ticks it; one uploader takes chunks in order.
+    """Thread-safe. Whoever reads a program or a file feeds a source; a clock ticks; one uploader takes chunks in order.
 
     Once `stop`ped (a quota, a lost chunk) it still counts, and shows the tail, but keeps nothing more: `gap` says why.
     """
@@ -29,48 +47,69 @@ class Stream:
         self._spool = spool
         self._clock_ms = clock_ms
         self._literals = list(literals)
-        self._redactor = Redactor(self._literals)
+        self._sources: list[Source] = []
+        self._speaker: Source | None = None
+        self._in_line = False
         self._cutter = ChunkCutter(name)
         self._changed = threading.Condition()
-        self._held_since: int | None = None
         self._raw_bytes = 0
         self._acknowledged = 0
         self._tail = bytearray()
         self._next_line = 1
 
-    def feed(self, data: bytes) -> None:
-        """Bytes as the program wrote them, any number."""
+    def source(self) -> Source:
+        """One more writer."""
+        with self._changed:
+            source = Source(self, self._literals)
+            self._sources.append(source)
+            return source
+
+    def take(self, source: Source, data: bytes) -> None:
+        """What `Source.feed` does."""
         with self._changed:
             now = self._clock_ms()
-            since = now if self._held_since is None else self._held_since
-            self._take(self._redactor.feed(data), since)
+            since = now if source.held_since is None else source.held_since
+            self._give(source, source.redactor.feed(data), since)
             if b"\n" in data:
-                self._held_since = None if data.endswith(b"\n") else now
+                source.held_since = None if data.endswith(b"\n") else now
             else:
-                self._held_since = since
+                source.held_since = since
             self._cut_due(now)
+
+    def drop(self, source: Source) -> None:
+        """What `Source.close` does."""
+        with self._changed:
+            self._finish(source)
+            if source in self._sources:
+                self._sources.remove(source)
 
     def tick(self) -> None:
         """Cut what has waited long enough; an unfinished line does not wait for its end."""
         with self._changed:
             now = self._clock_ms()
-            if self._held_since is not None and not 0 <= now - self._held_since < HELD_MS:
-                self._release()
+            for source in self._sources:
+                since = source.held_since
+                if since is None or 0 <= now - since < HELD_MS:
+                    continue
+                if released := source.redactor.release():
+                    source.held_since = None
+                    self._give(source, released, since)
             self._cut_due(now)
 
     def flush(self) -> None:
         """Cut everything there is."""
         with self._changed:
-            self._release()
+            for source in self._sources:
+                self._finish(source)
             while (chunk := self._cutter.cut(self._clock_ms())) is not None:
                 self._keep(*chunk)
 
     def mask_also(self, literal: str) -> None:
         """A secret that is known only now."""
         with self._changed:
-            self._release()
             self._literals.append(literal)
-            self._redactor = Redactor(self._literals)
+            for source in self._sources:
+                source.redactor.also(literal)
 
     def end(self) -> StreamEnd:
         """The account of all that was fed and cut, kept or not."""
@@ -133,10 +172,13 @@ class Stream:
             self._tail.clear()
             return self._next_line - data.count(b"\n"), data
 
-    def _take(self, masked: bytes, now_ms: int) -> None:
+    def _give(self, source: Source, masked: bytes, since_ms: int) -> None:
         if not masked:
             return
-        self._cutter.feed(masked, now_ms)
+        if self._in_line and self._speaker is not source:
+            masked = b"\n" + masked
+        self._speaker, self._in_line = source, not masked.endswith(b"\n")
+        self._cutter.feed(masked, since_ms)
         self._raw_bytes += len(masked)
         self._next_line += masked.count(b"\n")
         self._tail += masked
@@ -145,10 +187,10 @@ class Stream:
             newline = self._tail.find(b"\n", cut)
             del self._tail[: newline + 1 if 0 <= newline < len(self._tail) - 1 else cut]
 
-    def _release(self) -> None:
-        since = self._clock_ms() if self._held_since is None else self._held_since
-        self._held_since = None
-        self._take(self._redactor.flush(), since)
+    def _finish(self, source: Source) -> None:
+        since = self._clock_ms() if source.held_since is None else source.held_since
+        source.held_since = None
+        self._give(source, source.redactor.flush(), since)
 
     def _cut_due(self, now: int) -> None:
         while self._cutter.due(now + EARLY_MS) or self._cutter.due(now):
