@@ -208,7 +208,7 @@ def test_so_many_at_once_and_the_rest_comes_again() -> None:
 def test_a_body_gives_its_place_back_once_even_when_nobody_closes_it() -> None:
     for closed in (0, 1, 2):
         places: list[int] = []
-        body = Sending(OpenedObject("k", io.BytesIO(b"abc"), 3, 3), lambda: places.append(1))
+        body = Sending(OpenedObject("k", io.BytesIO(b"abc"), 3, 3), lambda places=places: places.append(1))  # type: ignore[misc]
         next(iter(body))
         for _ in range(closed):
             body.close()
