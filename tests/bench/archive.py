@@ -30,6 +30,7 @@ from jobs.log_search import Progress, Scope, search
 from jobs.settings import Settings
 from logs.chunks import ChunkCutter
 from logs.grams import packed
+from logs.levels import counts
 from logs.query import parse
 from logs.reader import StreamReader
 from logs.store import S3Config
@@ -157,7 +158,8 @@ def fill(bench: Bench, size: int) -> None:
                     key = {"instance_id": instance, "stream": "bench", "seq": record.seq}
                     rows.append({**record.to_dict(), **key, "stored_bytes": len(frame), "received_ms": 1})
                     edge = b"" if piece.endswith(b"\n") else piece[-2:]
-                    grams.append({**key, "edge": edge, "bitmap": packed(piece)})
+                    warnings, errors = counts(piece)
+                    grams.append({**key, "warnings": warnings, "errors": errors, "edge": edge, "bitmap": packed(piece)})
                 session.bulk_insert_mappings(Chunk, rows)  # type: ignore[arg-type]
                 session.bulk_insert_mappings(ChunkGrams, grams)  # type: ignore[arg-type]
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from logs.levels import ERROR, INFO, WARN, level_of
+from logs.levels import ERROR, INFO, WARN, counts, level_of
 from logs.query import BadQuery, parse
 
 
@@ -139,3 +139,11 @@ def test_an_expression_that_would_run_away_elsewhere_does_not() -> None:
 )
 def test_levels(line: bytes, level: str) -> None:
     assert level_of(line) == level
+
+
+def test_levels_of_a_chunk_are_counted() -> None:
+    raw = b"0 errors\nERROR: a and a second error\nwarning: b\nall is well\ntimeout\nFAILED"
+    assert counts(raw) == (2, 2)
+    assert counts(b"") == (0, 0)
+    assert counts(b"error\n" * 1000 + b"warning\n" * 100) == (0, 1100)  # a storm: told by its first hundred lines
+    assert counts(b"x" * 3000 + b" error") == (0, 0)  # as `level_of`, which looks at the first 2,000 bytes

@@ -39,6 +39,8 @@ def upgrade() -> None:
     sa.Column('instance_id', sa.String(length=32), nullable=False),
     sa.Column('stream', sa.String(length=32), nullable=False),
     sa.Column('seq', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
+    sa.Column('warnings', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
+    sa.Column('errors', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
     sa.Column('edge', sa.LargeBinary(), nullable=False),
     sa.Column('bitmap', sa.LargeBinary(), nullable=False),
     sa.ForeignKeyConstraint(['instance_id'], ['instances.id'], name=op.f('fk_chunk_grams_instance_id_instances')),
