@@ -94,7 +94,8 @@ class StageCommand(Message):
     """How to run one stage. `{work}`, `{params}`, `{witnesses}`, `{proofs}` and `{progress}` in an argument
     are replaced on the machine; `daemon`, when not empty, is started first and stopped after `command`.
     `warm_up` runs once before the tasks are pulled, so that the controller's clock measures proving alone.
-    `files` maps a stream name to a log file (relative to `{work}`) that is shipped while it grows."""
+    `files` maps a stream name to a log file (relative to `{work}`; * and ? stand for any) that is shipped while it
+    grows. `depends_on` names what the stage uses: params, archive, gpu, tunnel:PORT (on loopback) and the like."""
 
     command: list[str]
     daemon: list[str] = field(default_factory=list)
@@ -199,12 +200,14 @@ class Command(Message):
 
 @dataclass(frozen=True)
 class Leased(Message):
-    """The lease holds for `lease_s` from now; `emergency` is where to put the evidence when it can't be renewed."""
+    """The lease holds for `lease_s` from now; `emergency` is where to put the evidence when it can't be renewed.
+    `now_ms` is the controller's clock, 0 from one that does not tell."""
 
     lease_s: float
     next_s: float
     commands: list[Command] = field(default_factory=list)
     emergency: Upload | None = None
+    now_ms: int = 0
     version: int = VERSION
 
 
@@ -262,14 +265,37 @@ class StreamEnd(Message):
 
 
 @dataclass(frozen=True)
+class Process(Message):
+    """How a program that the agent started ended. `signal` also where the agent itself `stopped` it. `core_dumped`:
+    the kernel wrote a dump, where the facts' `core_pattern` says."""
+
+    name: str
+    stage: str
+    round: int
+    exit_code: int | None = None
+    signal: str = ""
+    stopped: bool = False
+    core_dumped: bool = False
+    ran_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class Seal(Message):
-    """All is shipped: the agent's own manifest. An input to the controller's, never its truth."""
+    """All is shipped: the agent's own manifest. An input to the controller's, never its truth.
+
+    `exit_codes` and `signals` are by stage and by program (daemon, warm-up, bench), of the last round; a signal by
+    which the agent itself stopped a program is none. `image_digest` is what ran, `driver` and `cuda` what the GPUs had.
+    """
 
     streams: dict[str, StreamEnd]
     exit_codes: dict[str, int | None]
     signals: dict[str, str]
     stages_ms: dict[str, float]
     reason: str = ""
+    processes: list[Process] = field(default_factory=list)
+    image_digest: str = ""
+    driver: str = ""
+    cuda: str = ""
     version: int = VERSION
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 
+from gpu.agent.blackbox import BlackBox
 from gpu.agent.client import Client, Refused, Unreachable, delays
 from gpu.agent.environment import Environment
 from gpu.agent.facts import machine_facts
@@ -38,6 +39,7 @@ class Agent:
         self._warden = warden
         self._orders = Orders()
         self._status = Status(wall_clock_ms)
+        self._blackbox: BlackBox
 
     def run(self) -> int:
         """The exit code: 0 told to exit, 1 never registered, 3 ended without its controller, 143 SIGTERM."""
@@ -51,12 +53,13 @@ class Agent:
         self._shipper.start(client, registered.token)
         spec = registered.spec
         stages = Stages(self._environment, spec, client, self._shipper, self._status, self._orders)
-        keeper = LeaseKeeper(
-            client, self._status, self._orders, registered.lease_s, self._environment.work, self._shipper.log
-        )
+        keeper = LeaseKeeper(client, self._status, self._orders, registered.lease_s, self._shipper.log)
+        self._blackbox = BlackBox(self._environment.work, spec, self._shipper, keeper.clock_offset_ms)
+        keeper.telemetry = self._blackbox.telemetry
         keeper.renewed = lambda: self._warden.tell(self._will(spec, keeper, stages))
         keeper.renewed()
         sealer = Sealer(client, self._shipper, self._orders, stages.account)
+        self._blackbox.start()
         keeper.start()
         self._run_stages(spec, stages, sealer)
         self._obey(spec, stages, sealer)
@@ -64,7 +67,7 @@ class Agent:
         return self._end(spec, keeper, sealer, stages)
 
     def _will(self, spec: Spec, keeper: LeaseKeeper, stages: Stages) -> LastWill:
-        account = stages.account
+        stages.account.driver, stages.account.cuda = self._blackbox.driver, self._blackbox.cuda
         return LastWill(
             run=spec.run,
             instance=spec.instance,
@@ -73,9 +76,7 @@ class Agent:
             emergency=keeper.emergency,
             emergency_until=keeper.emergency_until,
             acknowledged=self._shipper.acknowledged(),
-            exit_codes=dict(account.exit_codes),
-            signals=dict(account.signals),
-            stages_ms=dict(account.stages_ms),
+            **stages.account.told(),
         )
 
     def _report(self, error: str) -> None:
@@ -139,8 +140,7 @@ class Agent:
             if self._orders.seal_reason:
                 if not sealer.sealed:
                     self._status.sealing()
-                    stages.follower.drain()
-                    stages.follower.stop()
+                    self._stop_recording(stages)
                     self._guarded("sealing", lambda: sealer.seal(self._orders.seal_reason))
             elif self._orders.round_wanted() > done_round:
                 done_round = self._orders.round_wanted()
@@ -148,8 +148,17 @@ class Agent:
                 continue
             self._orders.wait(0.2)
 
+    def _stop_recording(self, stages: Stages) -> None:
+        """The last seconds of all streams: an end is told only of what is whole."""
+        stages.follower.drain()
+        stages.follower.stop()
+        self._blackbox.stop()
+        stages.account.driver, stages.account.cuda = self._blackbox.driver, self._blackbox.cuda
+
     def _end(self, spec: Spec, keeper: LeaseKeeper, sealer: Sealer, stages: Stages) -> int:
         code = SEALED
+        if not sealer.sealed:
+            self._guarded("its last look", lambda: self._stop_recording(stages))
         if self._orders.terminated:
             self._last_words()
             code = TERMINATED

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-_CGROUP_MEMORY = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+from gpu.agent.cgroup import Cgroup
+from gpu.agent.procfs import Roots, read_text
+
 _GPU_QUERY = "index,name,uuid,memory.total,driver_version,power.limit"
-_TELEMETRY_QUERY = "utilization.gpu,memory.used,temperature.gpu,power.draw"
 NVIDIA_SMI_TIMEOUT_S = 10.0
-
-
-def read_text(path: str | Path) -> str:
-    """A small file of /proc, /sys or /etc, stripped; "" where it can't be read."""
-    try:
-        return Path(path).read_text(errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def cpu_model() -> str:
@@ -52,11 +46,8 @@ def cpu_quota() -> float | None:
 def ram_bytes() -> int:
     """Physical memory, or the cgroup's limit where that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in _CGROUP_MEMORY:
-        limit = read_text(path)
-        if limit.isdigit():
-            total = min(total, int(limit))
-    return total
+    _, limit = Cgroup(Roots()).memory()
+    return total if limit is None else min(total, limit)
 
 
 def disk_free_bytes(folder: str | Path) -> int:
@@ -114,19 +105,12 @@ def machine_facts(work: Path) -> dict[str, Any]:
         "os": platform.platform(terse=True),
         "machine": platform.machine(),
         "python": sys.version.split()[0],
+        **_core_dumps(),
     }
 
 
-def telemetry(work: Path) -> dict[str, float]:
-    """What a lease carries: load, memory, disk, and each GPU's use, heat and power."""
-    values = {"load_1m": os.getloadavg()[0], "disk_free_bytes": float(disk_free_bytes(work))}
-    for line in read_text("/proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
-            values["ram_available_bytes"] = float(line.split()[1]) * 1024
-    for i, row in enumerate(_nvidia_smi(_TELEMETRY_QUERY)):
-        if len(row) == 4:
-            names = ("util_percent", "ram_used_bytes", "temperature_c", "power_w")
-            cells = [_number(cell) for cell in row]
-            cells[1] *= 1024 * 1024
-            values.update({f"gpu{i}_{name}": cell for name, cell in zip(names, cells, strict=True)})
-    return values
+def _core_dumps() -> dict[str, Any]:
+    """Where the kernel would write the dump of a program that crashes, and how much of it; None is without limit."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_CORE)
+    limit = None if soft == resource.RLIM_INFINITY else soft
+    return {"core_pattern": read_text("/proc/sys/kernel/core_pattern"), "core_limit_bytes": limit}

@@ -20,7 +20,7 @@ from pathlib import Path
 from gpu.agent.sealing import put_emergency
 from gpu.agent.shipper import SETUP, SPOOL
 from gpu.agent.spool import Spool
-from gpu.protocol import Message, Seal, Upload
+from gpu.protocol import Message, Process, Seal, Upload
 from logs.chunks import ChunkRefused, open_frame
 from logs.emergency import pack_emergency
 from logs.wire import ChunkRecord
@@ -43,6 +43,10 @@ class LastWill(Message):
     exit_codes: dict[str, int | None] = field(default_factory=dict)
     signals: dict[str, str] = field(default_factory=dict)
     stages_ms: dict[str, float] = field(default_factory=dict)
+    processes: list[Process] = field(default_factory=list)
+    image_digest: str = ""
+    driver: str = ""
+    cuda: str = ""
     packs: bool = False
 
 
@@ -87,7 +91,17 @@ def put_last_will(will: LastWill, why: str, seconds: float) -> str:
     """Pack and upload for at most `seconds`; '' once it is there, else why not."""
     if will.emergency is None:
         return "no URL was ever issued for its evidence"
-    seal = Seal({}, will.exit_codes, will.signals, will.stages_ms, f"{why}; its warden packed what was on the disk")
+    seal = Seal(
+        streams={},
+        exit_codes=will.exit_codes,
+        signals=will.signals,
+        stages_ms=will.stages_ms,
+        reason=f"{why}; its warden packed what was on the disk",
+        processes=will.processes,
+        image_digest=will.image_digest,
+        driver=will.driver,
+        cuda=will.cuda,
+    )
     file = io.BytesIO()
     manifest = {**seal.to_json(), "run": will.run, "instance": will.instance}
     until = min(will.emergency_until, time.monotonic() + seconds)

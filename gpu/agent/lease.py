@@ -5,16 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from gpu.agent.client import Client, Refused, Unreachable, delays
-from gpu.agent.facts import telemetry
 from gpu.agent.orders import Orders, Status
 from gpu.protocol import Command, Lease, Leased, Upload
 
 LEASE_THREAD = "lease"
 GONE = 410  # the instance is destroyed, only this process does not know yet
-TELEMETRY_S = 5.0
 FIRST_RENEWAL_S = 0.2
 MIN_NEXT_S = 0.1
 MAX_NEXT_S = 60.0
@@ -23,24 +20,24 @@ MAX_NEXT_S = 60.0
 class LeaseKeeper(threading.Thread):
     """Renews until stopped; hands the commands of each reply to `orders`, and tells them when the lease is over.
 
-    `ends` and `emergency_until` are monotonic seconds; `renewed` is called after each renewal.
+    `ends` and `emergency_until` are monotonic seconds; `telemetry` is asked before and `renewed` called after each
+    renewal.
     """
 
-    def __init__(
-        self, client: Client, status: Status, orders: Orders, lease_s: float, work: Path, log: Callable[[str], None]
-    ):
+    def __init__(self, client: Client, status: Status, orders: Orders, lease_s: float, log: Callable[[str], None]):
         super().__init__(name=LEASE_THREAD, daemon=True)
         self.emergency: Upload | None = None
         self.emergency_until = 0.0
         self.renewed: Callable[[], None] = lambda: None
-        self._client, self._status, self._orders, self._work, self._log = client, status, orders, work, log
+        self.telemetry: Callable[[], dict[str, float]] = dict
+        self._client, self._status, self._orders, self._log = client, status, orders, log
+        self._clock_offset_ms: float | None = None
+        self._quickest_s = float("inf")
         self.ends = time.monotonic() + lease_s
         self._acknowledged: set[str] = set()
-        self._telemetry: dict[str, float] = {}
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        threading.Thread(target=self._measure, name="telemetry", daemon=True).start()
         wait, waits, lost = FIRST_RENEWAL_S, delays(), False
         while not self._stopping.is_set():
             self._status.changed.wait(wait)
@@ -50,7 +47,7 @@ class LeaseKeeper(threading.Thread):
                 self._orders.expire("the lease could not be renewed")
                 return
             try:
-                reply = self._client.lease(Lease(self._status.get(), dict(self._telemetry), sorted(self._acknowledged)))
+                reply = self._client.lease(Lease(self._status.get(), self.telemetry(), sorted(self._acknowledged)))
             except (Unreachable, Refused) as error:
                 if isinstance(error, Refused) and error.status == GONE:
                     self._orders.take(Command("exit", str(error)))
@@ -62,11 +59,21 @@ class LeaseKeeper(threading.Thread):
             if lost:
                 self._log("the lease is renewed again")
             lost, waits = False, delays()
+            self._compare_clocks(reply.now_ms, time.monotonic() - sent)
             wait = self._obey(reply, sent)
+
+    def clock_offset_ms(self) -> float | None:
+        """How far the controller's clock is ahead of ours, to half of the quickest renewal's time; None if unknown."""
+        return self._clock_offset_ms
 
     def stop(self) -> None:
         self._stopping.set()
         self._status.changed.set()
+
+    def _compare_clocks(self, controllers_ms: int, took_s: float) -> None:
+        if controllers_ms and took_s < 2 * self._quickest_s:
+            self._quickest_s = min(self._quickest_s, took_s)
+            self._clock_offset_ms = controllers_ms - (time.time() - took_s / 2) * 1000
 
     def _obey(self, reply: Leased, sent: float) -> float:
         """Take over what the reply says; seconds to wait before the next renewal."""
@@ -81,12 +88,3 @@ class LeaseKeeper(threading.Thread):
                 self._log(f"the controller says {command.name}: {command.reason or 'no reason given'}")
         self.renewed()
         return min(max(reply.next_s, MIN_NEXT_S), MAX_NEXT_S, max(MIN_NEXT_S, reply.lease_s / 3))
-
-    def _measure(self) -> None:
-        """Apart from the renewals: nvidia-smi can hang for seconds."""
-        while not self._stopping.is_set():
-            try:
-                self._telemetry = telemetry(self._work)
-            except OSError as error:
-                self._log(f"no telemetry: {error}")
-            self._stopping.wait(TELEMETRY_S)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gpu.agent.account import Account
 from gpu.agent.client import Client, Refused, Unreachable, delays
 from gpu.agent.orders import Orders
 from gpu.agent.shipper import Shipper
-from gpu.agent.stages import Account
 from gpu.protocol import Seal, Spec, Upload
 from logs.emergency import pack_emergency
 from logs.wire import MAX_ARTIFACT_BYTES, MAX_ARTIFACTS_PER_INSTANCE
@@ -92,14 +92,7 @@ class Sealer:
     def manifest(self, reason: str) -> Seal:
         """The agent's own account, gaps included."""
         gaps = "".join(f"; stream {name}: {gap}" for name, gap in self._shipper.gaps().items())
-        account = self._account
-        return Seal(
-            streams=self._shipper.ends(),
-            exit_codes=dict(account.exit_codes),
-            signals=dict(account.signals),
-            stages_ms=dict(account.stages_ms),
-            reason=reason + gaps,
-        )
+        return Seal(streams=self._shipper.ends(), reason=reason + gaps, **self._account.told())
 
 
 def emergency_zip(spec: Spec, manifest: Seal, shipper: Shipper) -> tuple[bytes, int]:

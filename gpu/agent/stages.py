@@ -7,10 +7,11 @@ import shutil
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from gpu.agent.account import Account
 from gpu.agent.client import Client, Refused, Unreachable, delays
 from gpu.agent.environment import Environment, child_environment, own_command
 from gpu.agent.fetch import FetchFailed, FetchStopped, fetch, fetch_cached
@@ -33,28 +34,20 @@ class StageFailed(Exception):
     """The stage can't go on; the text is what the operator reads."""
 
 
-@dataclass
-class Account:
-    """What the seal tells of all stages."""
-
-    exit_codes: dict[str, int | None] = field(default_factory=dict)
-    signals: dict[str, str] = field(default_factory=dict)
-    stages_ms: dict[str, float] = field(default_factory=dict)
-
-
 class Stages:
     """Runs stages, one at a time, from the main thread."""
 
     def __init__(
         self, environment: Environment, spec: Spec, client: Client, shipper: Shipper, status: Status, orders: Orders
     ):
-        self.account = Account()
+        self.account = Account(environment.image_digest)
         self.follower = Follower(shipper.log)
         self.follower.start()
         self._environment, self._spec, self._client = environment, spec, client
         self._shipper, self._status, self._orders = shipper, status, orders
         self._params = environment.work / "params"
         self._witnesses = environment.work / "witnesses"
+        self._at = ("", 1)  # the stage that runs, and its round
 
     def run(self, stage: str, round_number: int) -> bool:
         """Run `stage` to its end, or until an order stops it. False: it failed or was stopped, nothing may follow."""
@@ -73,10 +66,7 @@ class Stages:
             trouble = str(error)
         except FetchStopped as error:
             trouble = f"stopped: {error}"
-        self.account.stages_ms[stage] = round((time.monotonic() - began) * 1000, 3)
-        self.account.exit_codes[stage] = ended.exit_code
-        if ended.signal:
-            self.account.signals[stage] = ended.signal
+        self.account.stage_ended(stage, (time.monotonic() - began) * 1000, ended)
         self._shipper.log(f"stage {stage}, round {round_number}: {trouble or _words(stage, ended)}")
         self._status.end(ended.exit_code, ended.signal, trouble)
         return not trouble and not ended.signal and ended.exit_code in (0, None)
@@ -115,6 +105,7 @@ class Stages:
         (rounds / "proofs").mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, relative in command.files.items():
             self.follower.follow(self._environment.work, _inside(relative), self._shipper.stream(name))
+        self._at = (stage, round_number)
         daemon = self._start_daemon(command, round_number) if command.daemon else None
         try:
             if daemon is not None:
@@ -123,7 +114,7 @@ class Stages:
                 self._warm_up(self._arguments(command.warm_up, round_number, []), deadline)
             tasks = self._pull(stage, round_number)
             self._fetch_witnesses(tasks, deadline)
-            ended = self._prove(self._arguments(command.command, round_number, tasks), round_number, tasks)
+            ended = self._prove(self._arguments(command.command, round_number, tasks), round_number, tasks, daemon)
             return _with_the_daemon(ended, daemon.ended() if daemon is not None else None)
         finally:
             if daemon is not None:
@@ -133,11 +124,12 @@ class Stages:
     def _start_daemon(self, command: StageCommand, round_number: int) -> Program:
         argv = own_command([self._expand(argument, round_number) for argument in command.daemon])
         self._shipper.log(f"starts the daemon: {' '.join(argv)}")
-        return self._program(argv, "daemon")
+        return self._program(argv, "daemon", "daemon")
 
-    def _program(self, argv: list[str], stream: str) -> Program:
+    def _program(self, argv: list[str], stream: str, name: str) -> Program:
         environment = child_environment(self._environment.work, self._spec.env)
-        return Program(argv, self._environment.work, environment, self._shipper.stream(stream))
+        tell = partial(self.account.program_ended, name, *self._at)
+        return Program(argv, self._environment.work, environment, self._shipper.stream(stream), tell)
 
     def _wait_for_daemon(self, daemon: Program, address: str, deadline: float) -> None:
         """The clock of a round starts at the pull: a daemon that still warms up must not cost the machine time."""
@@ -158,7 +150,7 @@ class Stages:
         """
         self._status.update(note="warming up")
         self._shipper.log(f"warms up: {' '.join(argv)}")
-        program = self._program(argv, "bench")
+        program = self._program(argv, "bench", "warm-up")
         while (ended := program.ended()) is None:
             if reason := self._orders.stop_work():
                 program.stop()
@@ -205,15 +197,17 @@ class Stages:
             for _ in pool.map(bring, tasks):
                 pass
 
-    def _prove(self, argv: list[str], round_number: int, tasks: list[Task]) -> Ended:
+    def _prove(self, argv: list[str], round_number: int, tasks: list[Task], daemon: Program | None) -> Ended:
         rounds = self.rounds_folder(round_number)
         progress = ProgressFile(rounds / "progress.jsonl", self._status)
         folders = ProofFolders(rounds / "proofs", [task.index for task in tasks], round_number)
         poster = ResultPoster(self._client, self._status, self._shipper.log)
         poster.start()
         self._shipper.log(f"runs: {' '.join(argv[:60])}")
-        program = self._program(argv, "bench")
+        program, missed = self._program(argv, "bench", "bench"), False
         while (ended := program.ended()) is None:
+            if daemon is not None and not missed and (missed := daemon.ended() is not None):
+                self._shipper.log(f"the daemon {daemon.ended()} while the stage goes on")
             progress.poll()
             for result in folders.new():
                 poster.post(result)
@@ -264,7 +258,9 @@ class Stages:
 
 def _with_the_daemon(ended: Ended, daemon: Ended | None) -> Ended:
     """A bench whose daemon was killed saw only a connection break off: the signal is what the verdict must name."""
-    return Ended(ended.exit_code, daemon.signal) if daemon is not None and not ended.signal else ended
+    if daemon is None or not daemon.signal or ended.signal:
+        return ended
+    return replace(ended, signal=daemon.signal, stopped=False)
 
 
 def _words(stage: str, ended: Ended) -> str:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 MAX_FACTS_BYTES = 64 * 1024
 MAX_PROOF_BYTES = 64 * 1024
 MAX_NOTE, MAX_ERROR = 500, 2000
-MAX_TELEMETRY = 64
+MAX_TELEMETRY = 256
 EMERGENCY_MARGIN_S = 600
 NEXT_MIN_S, NEXT_MAX_S, INSTANCES_PER_S = 1.0, 30.0, 20
 
@@ -229,6 +229,7 @@ def lease(context: Context, token: str, message: Lease) -> Leased:
         next_s=min(NEXT_MAX_S, max(NEXT_MIN_S, live / INSTANCES_PER_S)),
         commands=commands,
         emergency=relay.emergency_upload(context, instance, lease_s + EMERGENCY_MARGIN_S),
+        now_ms=now,
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpu.agent import facts
+from gpu.agent.procfs import read_text
 from jobs.market.providers.base import OfferFacts
 from jobs.market.providers.local_launcher import write_durably
 from jobs.settings import Settings
@@ -43,10 +44,10 @@ class LocalOffer:
 
 def machine_id(folder: Path) -> str:
     """Names this machine for good without telling its /etc/machine-id; a file in `folder` replaces a missing one."""
-    raw = facts.read_text("/etc/machine-id")
+    raw = read_text("/etc/machine-id")
     if not raw:
         stand_in = folder / ".machine-id"
-        raw = facts.read_text(stand_in)
+        raw = read_text(stand_in)
         if not raw:
             raw = secrets.token_hex(16)
             write_durably(stand_in, raw)

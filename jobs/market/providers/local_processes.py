@@ -10,7 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-from gpu.agent.facts import read_text
+from gpu.agent.procfs import read_text
 
 LABEL_VARIABLE = "PROVEFLEET_LABEL"
 _POLL_S = 0.05

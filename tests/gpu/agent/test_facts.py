@@ -9,12 +9,9 @@ import pytest
 from gpu.agent import facts
 
 SMI = """#!/bin/sh
-case "$1" in
-*name*)
-  echo '0, NVIDIA H200, GPU-6a3c, 143771, 580.95.05, 700.00'
-  echo '1, NVIDIA H200, GPU-7b4d, 143771, 580.95.05, [N/A]';;
-*) echo '37, 1024, 41, 120.50'; echo 'garbage';;
-esac
+echo '0, NVIDIA H200, GPU-6a3c, 143771, 580.95.05, 700.00'
+echo 'garbage'
+echo '1, NVIDIA H200, GPU-7b4d, 143771, 580.95.05, [N/A]'
 """
 
 
@@ -27,20 +24,13 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def test_gpus_and_their_telemetry(smi: Path, tmp_path: Path) -> None:
+def test_gpus(smi: Path, tmp_path: Path) -> None:
     found = facts.machine_facts(tmp_path)
     assert [(g["name"], g["uuid"], g["ram_bytes"] >> 30, g["power_limit_w"]) for g in found["gpus"]] == [
         ("NVIDIA H200", "GPU-6a3c", 140, 700.0),
         ("NVIDIA H200", "GPU-7b4d", 140, 0.0),
     ]
     assert found["gpu_driver"] == "580.95.05"
-    values = facts.telemetry(tmp_path)
-    assert (values["gpu0_util_percent"], values["gpu0_ram_used_bytes"], values["gpu0_power_w"]) == (
-        37.0,
-        1 << 30,
-        120.5,
-    )
-    assert "gpu1_util_percent" not in values
 
 
 def test_an_nvidia_smi_that_fails_means_no_gpus(smi: Path, tmp_path: Path) -> None:
@@ -55,4 +45,4 @@ def test_a_machine_without_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert found["cpu_cores"] == len(facts.allowed_cores()) >= 1
     assert found["ram_bytes"] > 0
     assert found["kernel"]
-    assert all(isinstance(value, float) for value in facts.telemetry(tmp_path).values())
+    assert found["core_pattern"] == Path("/proc/sys/kernel/core_pattern").read_text().strip()

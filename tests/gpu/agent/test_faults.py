@@ -51,7 +51,11 @@ def test_a_killed_prover_is_named(rig: Rig) -> None:
     assert (progress.exit_code, progress.signal) == (None, "SIGKILL")
     assert progress.done == 2
     assert rig.seal_and_exit() == 0
-    assert rig.controller.seals[-1].signals == {"benchmark": "SIGKILL"}
+    seal = rig.controller.seals[-1]
+    assert seal.signals == {"benchmark": "SIGKILL", "bench": "SIGKILL"}
+    assert [(p.name, p.stage, p.signal, p.stopped) for p in seal.processes] == [
+        ("bench", "benchmark", "SIGKILL", False)
+    ]
 
 
 def test_an_exit_code_is_told_and_nothing_follows(rig: Rig) -> None:
@@ -100,7 +104,9 @@ def test_seal_stops_a_running_stage(rig: Rig) -> None:
     pid = prover_pid(rig)
     assert rig.seal_and_exit() == 0
     assert not alive(pid)
-    assert rig.controller.seals[-1].signals == {"benchmark": "SIGTERM"}
+    seal = rig.controller.seals[-1]
+    assert seal.signals == {}, "a signal of our own accuses nobody"
+    assert [(p.name, p.signal, p.stopped) for p in seal.processes] == [("bench", "SIGTERM", True)]
 
 
 def test_without_a_controller_it_seals_by_itself_and_ends(rig: Rig) -> None:

@@ -33,7 +33,7 @@ def test_from_registration_to_exit(rig: Rig) -> None:
     assert set(controller.artifacts) == {"round-1/progress.jsonl", "round-1/1/error.txt"}
 
     seal = controller.seals[-1]
-    assert seal.exit_codes == {"params": None, "benchmark": 0}
+    assert seal.exit_codes == {"params": None, "benchmark": 0, "bench": 0}
     assert set(seal.stages_ms) == {"params", "benchmark"}
     assert seal.streams["bench"].raw_bytes == len(rig.bench())
     assert seal.streams["bench"].lines == rig.bench().count(b"\n")
