@@ -17,8 +17,10 @@ from sqlalchemy import select
 from jobs import payloads, provider_logs
 from jobs.context import Context, current
 from jobs.diagnose import BAD, facts_of
+from jobs.domain import archive
 from jobs.domain.agents import AgentRefused
-from jobs.domain.evidence import add_chunk, records_of
+from jobs.domain.db import writing
+from jobs.domain.evidence import add_chunks
 from jobs.domain.instances import listed
 from jobs.domain.models import Artifact, Event, Instance, Proof, Run
 from jobs.domain.states import DESTROYING, SEALING, transition
@@ -30,10 +32,10 @@ from logs import evidence
 from logs.bundle import load_manifest, write_bundle
 from logs.emergency import EmergencyRefused, unpack_emergency
 from logs.errors import NoSuchObject, StoreError, TooLarge
-from logs.wire import MAX_EMERGENCY_BYTES, ChunkRecord, WireError, artifact_key, emergency_key
+from logs.wire import MAX_BATCH_CHUNKS, MAX_EMERGENCY_BYTES, ChunkRecord, WireError, artifact_key, emergency_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 SINGLE_PROOF_FILES = 100
 
@@ -98,8 +100,8 @@ def _adopt_emergency(context: Context, claim: Claim, instance: Instance) -> None
         return
     try:
         emergency = unpack_emergency(io.BytesIO(data))
-        for stream, chunk, frame in emergency.chunks:
-            add_chunk(context, instance, stream, chunk, frame)
+        for stream, chunks in _batches(emergency.chunks):
+            _add(context, instance, stream, chunks)
     except (EmergencyRefused, WireError, AgentRefused) as error:
         _note(context, instance, "emergency.refused", f"the emergency upload is not usable beyond this point: {error}")
         return
@@ -109,6 +111,36 @@ def _adopt_emergency(context: Context, claim: Claim, instance: Instance) -> None
             mine.agent_manifest = emergency.manifest
     instance.agent_manifest = emergency.manifest
     _note(context, instance, "emergency.adopted", "the agent sealed by itself; its upload is in the archive")
+
+
+def _batches(
+    chunks: Iterable[tuple[str, ChunkRecord, bytes]],
+) -> Iterator[tuple[str, list[tuple[ChunkRecord, bytes]]]]:
+    """Chunks of one stream that are taken in at once. What came before a bad member is handed out before its error."""
+    name = ""
+    held: list[tuple[ChunkRecord, bytes]] = []
+    try:
+        for stream, record, frame in chunks:
+            if held and (stream != name or len(held) == MAX_BATCH_CHUNKS):
+                yield name, held
+                held = []
+            name = stream
+            held.append((record, frame))
+    except WireError:
+        if held:
+            yield name, held
+        raise
+    if held:
+        yield name, held
+
+
+def _add(context: Context, instance: Instance, stream: str, chunks: list[tuple[ChunkRecord, bytes]]) -> None:
+    """All of them, or all before the first that is refused. Raises `AgentRefused`."""
+    try:
+        add_chunks(context, instance, stream, chunks)
+    except AgentRefused:
+        for chunk in chunks:
+            add_chunks(context, instance, stream, [chunk])
 
 
 def _note(context: Context, instance: Instance, kind: str, text: str) -> None:
@@ -125,19 +157,10 @@ def _seal(context: Context, claim: Claim, instance: Instance, outputs: dict[str,
             _keep(context, instance, name, data)
         manifest = _manifest(context, instance)
     with context.sessions() as session:
-        records = _told_of(manifest, records_of(session, instance.id))
-    bundle = write_bundle(context.store, manifest, records)
+        records, segments = archive.records_of(session, instance.id), archive.segments_of(session, instance.id)
+    bundle = write_bundle(context.store, manifest, records, segments)
     status, summary = evidence.evidence_status(manifest)
     _finish(context, claim, {"evidence": status, "evidence_text": summary, "evidence_sha256": bundle.sha256}, summary)
-
-
-def _told_of(manifest: dict[str, Any], records: dict[str, list[ChunkRecord]]) -> dict[str, list[ChunkRecord]]:
-    """The records that `manifest` speaks of: a machine may have shipped more since it was written."""
-    ranges = {name: stream["ranges"] for name, stream in manifest["streams"].items()}
-    return {
-        name: [r for r in records.get(name, []) if any(first <= r.seq <= last for first, last in spans)]
-        for name, spans in ranges.items()
-    }
 
 
 def _finish(context: Context, claim: Claim, values: dict[str, Any], reason: str) -> None:
@@ -187,8 +210,11 @@ def _without_archive(context: Context, claim: Claim, instance: Instance, error: 
 
 
 def _manifest(context: Context, instance: Instance) -> dict[str, Any]:
+    """Drawn up once nothing more is taken in: what was acknowledged by then is in it, and what is not is refused."""
+    with writing(context.sessions) as session:
+        archive.locked(session, instance.id).manifest_ms = context.now_ms()
     with context.sessions() as session:
-        records = records_of(session, instance.id)
+        records = archive.records_of(session, instance.id)
         run = session.get(Run, instance.run_id) if instance.run_id else None
         artifacts = list(session.scalars(select(Artifact).where(Artifact.instance_id == instance.id)))
         moves = (Event.instance_id == instance.id, Event.kind == "instance.state")

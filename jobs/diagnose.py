@@ -21,9 +21,9 @@ from jobs.diagnosis.fingerprint import fingerprint
 from jobs.diagnosis.load import lines_of, rows_of
 from jobs.diagnosis.report import Report
 from jobs.diagnosis.signatures import digest
+from jobs.domain import archive
 from jobs.domain.db import writing
 from jobs.domain.diagnosis_models import Diagnosis
-from jobs.domain.evidence import records_of
 from jobs.domain.models import Artifact, Event, Instance, Run
 from jobs.domain.states import SEALING
 from jobs.provider_logs import CONTAINER, DAEMON
@@ -101,8 +101,9 @@ def case_of(context: Context, session: Session, instance: Instance, run: Run) ->
     """The case of one instance: its streams from the archive, facts from SQL. Raises `StoreError`."""
     facts = facts_of(session, instance, run)
     case = Case(facts=facts, sources={"case.toml": _as_toml(facts)})
-    for stream, records in records_of(session, instance.id).items():
-        reader = StreamReader(context.store, run.id, instance.id, stream, records)
+    segments = archive.segments_of(session, instance.id)
+    for stream, records in archive.records_of(session, instance.id).items():
+        reader = StreamReader(context.store, run.id, instance.id, stream, records, segments.get(stream, ()))
         lines = lines_of(_joined(reader))
         if stream == "gpu":
             case.gpu_file, case.gpu = "gpu.log", rows_of(lines)

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
-from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import Session
 
+from jobs.domain import archive
+from jobs.domain.archive_models import Archive
 from jobs.domain.models import Chunk, Instance, Run
 from jobs.domain.search_models import ChunkGrams
 from logs.frames import read_chunks
@@ -22,6 +24,7 @@ from logs.grams import BYTES, may_hold, needed, unpacked
 from logs.levels import LEVELS, level_of
 from logs.query import Query
 from logs.redact import redact
+from logs.segments import Segments
 from logs.store import Store
 from logs.wire import ChunkRecord
 
@@ -82,6 +85,13 @@ class _Piece:
     bitmap: bytes
 
 
+@dataclass(frozen=True)
+class _Stream:
+    name: str
+    pieces: list[_Piece]
+    segments: Segments
+
+
 def search(
     session: Session,
     store: Store,
@@ -101,8 +111,8 @@ def search(
     until, tick = clock_s() + deadline_s, clock_s() + TICK_S
     for instance, streams in _instances(session, scope):
         progress.instances += 1
-        for stream, pieces in streams.items():
-            for group in _groups(pieces, query, progress):
+        for stream in streams:
+            for group in _groups(stream.pieces, query, progress):
                 for hit in _in_group(store, query, scope, instance, stream, group, progress):
                     progress.hits += 1
                     yield hit
@@ -120,15 +130,17 @@ def search(
     progress.ended = "everything was searched"
 
 
-def _instances(session: Session, scope: Scope) -> Iterator[tuple[Instance, dict[str, list[_Piece]]]]:
+def _instances(session: Session, scope: Scope) -> Iterator[tuple[Instance, list[_Stream]]]:
     batch: list[str] = []
     chunks = 0
     for instance_id, count in [*session.execute(_wanted(scope)), ("", 0)]:
         if batch and (not instance_id or len(batch) >= AT_ONCE or chunks + count > CHUNKS_AT_ONCE):
             found = {i.id: i for i in session.scalars(select(Instance).where(Instance.id.in_(batch)))}
-            streams = _pieces(session, batch, scope)
+            pieces, segments = _pieces(session, batch, scope), archive.segments_of_all(session, batch)
             for one in batch:
-                yield found[one], streams.get(one, {})
+                held = segments.get(one, {})
+                streams = pieces.get(one, {}).items()
+                yield found[one], [_Stream(name, here, Segments(held.get(name, ()))) for name, here in streams]
             batch, chunks = [], 0
         batch.append(instance_id)
         chunks += count
@@ -166,15 +178,15 @@ def _in_time(scope: Scope) -> list[ColumnElement[bool]]:
 
 
 def _pieces(session: Session, ids: Sequence[str], scope: Scope) -> dict[str, dict[str, list[_Piece]]]:
-    record = (Chunk.seq, Chunk.first_line, Chunk.lines, Chunk.t_first_ms, Chunk.t_last_ms)
-    digests = (Chunk.raw_bytes, Chunk.raw_sha256, Chunk.prev_sha256)
     same = and_(
         ChunkGrams.instance_id == Chunk.instance_id, ChunkGrams.stream == Chunk.stream, ChunkGrams.seq == Chunk.seq
     )
     rows = session.execute(
-        select(Chunk.instance_id, Chunk.stream, ChunkGrams.edge, ChunkGrams.bitmap, *record, *digests)
+        select(Chunk.instance_id, Chunk.stream, ChunkGrams.edge, ChunkGrams.bitmap, *archive.RECORD)
         .outerjoin(ChunkGrams, same)
+        .outerjoin(Archive, Archive.instance_id == Chunk.instance_id)
         .where(Chunk.instance_id.in_(ids), *_in_time(scope))
+        .where(or_(Archive.expired_ms.is_(None), ChunkGrams.seq.is_not(None)))  # of what expired, the pinned lines
         .order_by(Chunk.instance_id, Chunk.stream, Chunk.seq)
     )
     found: dict[str, dict[str, list[_Piece]]] = {}
@@ -226,11 +238,11 @@ def _in_group(
     query: Query,
     scope: Scope,
     instance: Instance,
-    stream: str,
+    stream: _Stream,
     records: list[ChunkRecord],
     progress: Progress,
 ) -> Iterator[Hit]:
-    chunks = list(read_chunks(store, instance.run_id or "none", instance.id, stream, records))
+    chunks = list(read_chunks(store, instance.run_id or "none", instance.id, stream.name, records, stream.segments))
     progress.unread += sum(bool(chunk.damage) for chunk in chunks)
     # A chunk that is lost parts what stands before it from what comes after.
     for lost, whole in groupby(chunks, key=lambda chunk: bool(chunk.damage)):
@@ -245,7 +257,7 @@ def _in_group(
             if scope.level and LEVELS.index(level_of(line)) < LEVELS.index(scope.level):
                 continue
             yield Hit(
-                instance.run_id, instance.id, instance.machine_id, stream, number, _around(line, query),
+                instance.run_id, instance.id, instance.machine_id, stream.name, number, _around(line, query),
                 _masked(data[data.rfind(b"\n", 0, max(begin - 1, 0)) + 1 : max(begin - 1, 0)])[:SHOWN],
                 _masked(data[end + 1 : end + 1 + MASKED].split(b"\n", 1)[0])[:SHOWN],
                 kept[0].record.t_first_ms,

@@ -26,6 +26,7 @@ from logs.errors import NoSuchObject
 from logs.frames import read_chunks
 from logs.gaps import in_order, missing_text
 from logs.multipart import MAX_PARTS, PART_BYTES, PartWriter
+from logs.segments import Segment, Segments
 from logs.store import Store
 from logs.wire import (
     MIB,
@@ -54,12 +55,17 @@ class Bundle:
     problems: tuple[str, ...]
 
 
-def write_bundle(store: Store, manifest: Mapping[str, Any], streams: Mapping[str, Iterable[ChunkRecord]]) -> Bundle:
+def write_bundle(
+    store: Store,
+    manifest: Mapping[str, Any],
+    streams: Mapping[str, Iterable[ChunkRecord]],
+    segments: Mapping[str, Iterable[Segment]] | None = None,
+) -> Bundle:
     """Writes the manifest and the bundle of one instance, each once.
 
-    `streams`: the records that the manifest was built from. Raises `ObjectConflict` if another
-    manifest or bundle was sealed before (`load_manifest` gives that one), `StoreUnavailable`,
-    `StoreRefused`; then no half bundle is left, and doing it again is right.
+    `streams`: the records that the manifest was built from; `segments`: where their bytes are. Raises
+    `ObjectConflict` if another manifest or bundle was sealed before (`load_manifest` gives that one),
+    `StoreUnavailable`, `StoreRefused`; then no half bundle is left, and doing it again is right.
     """
     run, instance = manifest["run"], manifest["instance"]
     text = json.dumps(manifest, sort_keys=True, indent=1).encode() + b"\n"
@@ -72,7 +78,8 @@ def write_bundle(store: Store, manifest: Mapping[str, Any], streams: Mapping[str
         writer = _BundleWriter(archive, store, run, instance)
         writer.add("manifest.json", [text], len(text))
         for name in manifest["streams"]:
-            writer.add_stream(name, in_order(streams.get(name, ())), manifest["streams"][name]["gaps"])
+            held = Segments((segments or {}).get(name, ()))
+            writer.add_stream(name, in_order(streams.get(name, ())), held, manifest["streams"][name]["gaps"])
         for artifact in manifest["artifacts"]:
             writer.add_artifact(artifact)
         writer.add_sums()
@@ -109,14 +116,14 @@ class _BundleWriter:
         self._sums.append(f"{digest.hexdigest()}  {name}\n")
         return digest.hexdigest()
 
-    def add_stream(self, name: str, records: list[ChunkRecord], gaps: list[dict[str, Any]]) -> None:
+    def add_stream(self, name: str, records: list[ChunkRecord], segments: Segments, gaps: list[dict[str, Any]]) -> None:
         """Adds a stream's bytes, its records and, if anything is missing, its gaps."""
         check_stream_name(name)
         missing = [(gap["after_bytes"], gap["text"], gap["first_seq"], gap["last_seq"]) for gap in gaps]
 
         def pieces() -> Iterator[bytes]:
             at = 0
-            for chunk in read_chunks(self._store, self._run, self._instance, name, records):
+            for chunk in read_chunks(self._store, self._run, self._instance, name, records, segments):
                 record = chunk.record
                 if chunk.damage:
                     text = f"{missing_text(record.first_line, record.next_line)}, {chunk.damage}"

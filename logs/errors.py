@@ -30,6 +30,10 @@ class ObjectConflict(StoreError):
     """Another object already lies under a key that may be written once."""
 
 
+class OutOfRange(StoreError):
+    """The object ends before the bytes that were asked for."""
+
+
 class TooLarge(StoreError):
     """More bytes than the caller allows."""
 
@@ -82,6 +86,8 @@ def _from_answer(error: object, action: str, key: str) -> StoreError:
         return NoSuchObject(f"no object {key}")
     if status == 501 or code == "NotImplemented":
         return NotOffered(f"can't {action} {key}: this object store does not offer it")
+    if status == 416:
+        return OutOfRange(f"can't {action} {key}: it ends before the bytes that were asked for")
     if status == 412 or code == "ConditionalRequestConflict":
         return ObjectConflict(f"can't {action} {key}: another object is there")
     if status >= 500 or status == 429 or code in _BUSY:

@@ -29,6 +29,7 @@ _NONE = _compiled(
     rb"\b(?:0|no|without) (?:\w+ )?(?:errors?|fail(?:ed|ures?)|warnings?)\b"
     rb"|\b(?:errors?|fail(?:ed|ures?)|warnings?)\w*[\"']?[:= ]+0(?:\.0+)?\b"
 )
+_COLOUR = _compiled(rb"\x1b\[[0-9;:]*m")  # ends in a letter, which would join the word behind it
 # One of these is in every line that is more than info: most lines are told apart without an expression.
 _NEEDLES = (
     b"error", b"fatal", b"panic", b"exception", b"traceback", b"crit", b"fail", b"segfault", b"oom-kill", b"abort",
@@ -44,6 +45,8 @@ def level_of(line: bytes) -> str:
 def _level(lowered: bytes) -> str:
     if not any(needle in lowered for needle in _NEEDLES):
         return INFO
+    if b"\x1b" in lowered:
+        lowered = _COLOUR.sub(b" ", lowered)
     error, warn = _ERROR.search(lowered), _WARN.search(lowered)
     if (error or warn) and _NONE.search(lowered):
         left = _NONE.sub(b"", lowered)

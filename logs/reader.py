@@ -14,6 +14,7 @@ from itertools import accumulate
 
 from logs.frames import read_chunk, read_chunks
 from logs.gaps import in_order, missing_text
+from logs.segments import Segment, Segments
 from logs.store import Store
 from logs.wire import KIB, ChunkRecord
 
@@ -78,11 +79,22 @@ class _Open:
 
 
 class StreamReader:
-    """One stream of one instance. `records`: those that the controller holds, in any order."""
+    """One stream of one instance. `records`: those that the controller holds, in any order; `segments`: where the bytes
+    of those are that have no object of their own.
+    """
 
-    def __init__(self, store: Store, run: str, instance: str, stream: str, records: Iterable[ChunkRecord]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        instance: str,
+        stream: str,
+        records: Iterable[ChunkRecord],
+        segments: Iterable[Segment] = (),
+    ) -> None:
         self._store = store
         self._where = (run, instance, stream)
+        self._segments = Segments(segments)
         self._records = in_order(records)
         # Where each chunk ends, as a running maximum: a sender's false numbers can't unsort it.
         self._ends = list(accumulate((record.next_line for record in self._records), max))
@@ -108,7 +120,7 @@ class StreamReader:
 
     def raw(self) -> Iterator[bytes]:
         """All bytes that are there, for a download; nothing stands in for what is missing."""
-        for chunk in read_chunks(self._store, *self._where, self._records):
+        for chunk in read_chunks(self._store, *self._where, self._records, self._segments):
             if chunk.raw:
                 yield chunk.raw
 
@@ -128,7 +140,7 @@ class StreamReader:
             if record.lines == 0 and (line.number < first or line.length >= SHOWN_BYTES):
                 line.length += record.raw_bytes  # nothing of it is shown: no need to read it
                 continue
-            chunk = read_chunk(self._store, *self._where, record)
+            chunk = read_chunk(self._store, *self._where, record, self._segments)
             if chunk.damage:
                 yield from _closed(line)
                 line = None

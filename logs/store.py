@@ -19,7 +19,7 @@ from logs.errors import (
     NoSuchObject,
     NotOffered,
     ObjectConflict,
-    StoreRefused,
+    OutOfRange,
     StoreUnavailable,
     TooLarge,
     translated,
@@ -58,25 +58,30 @@ class ObjectInfo:
 
 
 class OpenedObject:
-    """A stretch of an object on its way: `bytes` long, of an object of `total_bytes`.
+    """A stretch of an object on its way: `bytes` long, of an object of `total_bytes`. `skip`: bytes that come before
+    it, from a server that does not know Range.
 
     Iterate once; `close()` when stopping early. Raises `StoreUnavailable` when it breaks off.
     """
 
-    def __init__(self, key: str, body: Any, length: int, total_bytes: int) -> None:
+    def __init__(self, key: str, body: Any, length: int, total_bytes: int, skip: int = 0) -> None:
         self.bytes = length
         self.total_bytes = total_bytes
         self._key = key
         self._body = body
+        self._skip = skip
 
     def __iter__(self) -> Iterator[bytes]:
-        left = self.bytes
+        skip, left = self._skip, self.bytes
         try:
             while left:
                 with translated("read", self._key):
-                    data = self._body.read(min(READ_BYTES, left))
+                    data = self._body.read(min(READ_BYTES, skip or left))
                 if not data:
                     raise StoreUnavailable(f"can't read {self._key}: it broke off {left} bytes early")
+                if skip:
+                    skip -= len(data)
+                    continue
                 left -= len(data)
                 yield data
         finally:
@@ -174,12 +179,23 @@ class Store:
         end = total if length is None else min(start + length, total)
         if start >= end:
             return OpenedObject(key, io.BytesIO(), 0, total)
+        return self._stretch(key, start, end - start)
+
+    def get_stretch(self, key: str, start: int, length: int) -> bytes:
+        """Exactly these bytes, by one request. Raises `NoSuchObject`; `OutOfRange` where it ends earlier."""
+        return b"".join(self._stretch(key, start, length))
+
+    def _stretch(self, key: str, start: int, length: int) -> OpenedObject:
         with translated("read", key):
-            reply = self.client.get_object(**self.where(key), Range=f"bytes={start}-{end - 1}")
-        if int(reply["ContentLength"]) != end - start:
+            reply = self.client.get_object(**self.where(key), Range=f"bytes={start}-{start + length - 1}")
+        come, ranged = int(reply["ContentLength"]), reply.get("ContentRange")
+        # Without Content-Range the whole object comes: what lies before the stretch is read and thrown away.
+        skip = 0 if ranged else start
+        if come < skip + length:
             reply["Body"].close()
-            raise StoreRefused(f"can't read a range of {key}: this object store does not honour Range")
-        return OpenedObject(key, reply["Body"], end - start, total)
+            raise OutOfRange(f"{key} ends before byte {start + length}")
+        total = int(ranged.rpartition("/")[2]) if ranged else come
+        return OpenedObject(key, reply["Body"], length, total, skip)
 
     def iter_chunks(self, key: str) -> Iterator[bytes]:
         """The whole object in pieces of at most 256 KiB. Raises `NoSuchObject` at the first."""

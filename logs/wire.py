@@ -39,10 +39,15 @@ TAIL_INTERVAL_S = 0.25
 TAIL_FRAME_BYTES = 16 * KIB
 MAX_FRAME_BYTES = CHUNK_RAW_BYTES + KIB  # zstd's own bound for 64 KiB that does not compress is +288 bytes
 MAX_RECORD_BYTES = KIB
+MAX_BATCH_CHUNKS = 64  # that one call may carry
+MAX_BATCH_BYTES = MAX_BATCH_CHUNKS * (MAX_FRAME_BYTES + MAX_RECORD_BYTES)
+SEGMENT_CHUNKS = 256  # the most that one object holds
+SEGMENT_BYTES = 4 * MIB
 MAX_STREAMS_PER_INSTANCE = 16
 MAX_INSTANCE_BYTES = 2 * GIB  # raw log bytes of all streams of one instance
 MAX_ARTIFACTS_PER_INSTANCE = 1000
 MAX_ARTIFACT_BYTES = 256 * MIB
+MAX_ARTIFACTS_BYTES = GIB  # of all artifacts of one instance
 MAX_ARTIFACT_NAME = 240
 MAX_ARTIFACT_DEPTH = 8
 MAX_EMERGENCY_BYTES = 64 * MIB
@@ -181,6 +186,14 @@ def chunk_key(run: str, instance: str, stream: str, seq: int) -> str:
     """The object of one chunk: one zstd frame."""
     _check_int("seq", seq, 0, MAX_SEQ)
     return f"{instance_prefix(run, instance)}{check_stream_name(stream)}/{seq:010d}.zst"
+
+
+def segment_key(run: str, instance: str, stream: str, first_seq: int, last_seq: int) -> str:
+    """The object of consecutive chunks: their zstd frames, one behind the other."""
+    _check_int("first_seq", first_seq, 0, MAX_SEQ)
+    _check_int("last_seq", last_seq, first_seq, MAX_SEQ)
+    prefix = f"{instance_prefix(run, instance)}{check_stream_name(stream)}"
+    return f"{prefix}/_segments/{first_seq:010d}-{last_seq:010d}.zst"
 
 
 def artifact_key(run: str, instance: str, name: str) -> str:

@@ -9,14 +9,15 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from jobs.domain.evidence import record_of
+from jobs.domain import archive
 from jobs.domain.models import Chunk
 from logs import tail
+from logs.ansi import visible
 from logs.errors import StoreError
 from logs.reader import StreamReader
 from logs.store import Store
+from logs.wire import ChunkRecord
 from web import queries
-from web.format import visible
 
 MAX_LINE = 4000
 CATCH_UP = 60
@@ -80,13 +81,14 @@ class Follower:
 
     def _from_archive(self, session: Session) -> list[TailLine]:
         lines: list[TailLine] = []
+        segments = archive.segments_of(session, self._instance)
         for summary in queries.streams_of(session, [self._instance]):
             first = self._next.get(summary.stream, max(1, summary.lines - CATCH_UP + 1))
             if summary.lines < first:
                 continue
             # The chunks that hold the new lines, and the one before them, where the first may have begun.
-            rows = session.scalars(
-                select(Chunk)
+            rows = session.execute(
+                select(*archive.RECORD)
                 .where(
                     Chunk.instance_id == self._instance,
                     Chunk.stream == summary.stream,
@@ -94,8 +96,9 @@ class Follower:
                 )
                 .order_by(Chunk.seq)
             )
+            records = [ChunkRecord(*row) for row in rows]
             reader = StreamReader(
-                self._store(), self._run, self._instance, summary.stream, [record_of(row) for row in rows]
+                self._store(), self._run, self._instance, summary.stream, records, segments.get(summary.stream, ())
             )
             try:
                 found = reader.lines(first, min(summary.lines - first + 1, 500))

@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-# Characters that change how the text around them is shown, or are not shown at all: C0 (but tab and
-# newline) and C1 controls, zero-width and bidirectional marks, line separators, tags, a lone surrogate.
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
-
-
-def _seen(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    if code < 0x20:
-        return chr(0x2400 + code)  # the control picture, e.g. ␛
-    return "\u2421" if code == 0x7F else f"\u27e8U+{code:04X}\u27e9"
-
-
-def visible(text: str) -> str:
-    """`text` with every control and bidirectional character replaced by a sign that can be seen."""
-    return _UNSEEN.sub(_seen, text)
+from logs.ansi import visible
 
 
 def finalize(value: object) -> object:

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from jobs.context import Context
 from jobs.domain.models import Artifact, Event, Instance, Proof, Run
 from jobs.domain.states import ENDED, VERDICTS
+from jobs.market import specs
 from jobs.market.accrual import spent
 from web import diagnoses, memory, queries
 from web.charts import Span
@@ -65,6 +66,7 @@ def instance_parts(context: Context, session: Session, instance: Instance) -> Pa
         "streams": queries.streams_of(session, [instance.id]),
         "events": events,
         "spans": instance_spans(instance, events, now),
+        "differences": specs.noted(session, instance.id),
         **_artifacts(session, [instance.id]),
     }
     return {name: _render(f"parts/instance_{name}.html", data) for name in INSTANCE_PARTS}

@@ -18,9 +18,10 @@ from jobs.context import Context, current
 from jobs.domain import agents, evidence
 from jobs.domain.agents import AgentRefused
 from jobs.domain.db import DatabaseUnavailable
+from logs.batch import unpack_batch
 from logs.errors import StoreError
 from logs.tail import TailUnavailable
-from logs.wire import MAX_ARTIFACT_BYTES, MAX_FRAME_BYTES, TAIL_FRAME_BYTES, ChunkRecord, WireError
+from logs.wire import MAX_ARTIFACT_BYTES, MAX_BATCH_BYTES, MAX_FRAME_BYTES, TAIL_FRAME_BYTES, ChunkRecord, WireError
 from web import relay
 
 REGISTER_BYTES = 128 * 1024
@@ -82,6 +83,16 @@ def chunk(stream: str, seq: int) -> Response:
         raise AgentRefused(400, "bad_chunk", f"header X-Chunk-Record: {error}") from error
     frame = _body(MAX_FRAME_BYTES, "a chunk")
     return _json(evidence.store_chunk(_context(), token, stream, seq, record, frame))
+
+
+@routes.post("/chunks/<stream>")
+def chunks(stream: str) -> Response:
+    token = _token()
+    try:
+        several = unpack_batch(_body(MAX_BATCH_BYTES, "a batch of chunks"))
+    except WireError as error:
+        raise AgentRefused(400, "bad_chunk", str(error)) from error
+    return _json(evidence.store_chunks(_context(), token, stream, several))
 
 
 @routes.put("/tail/<stream>")

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from jobs.domain.market_models import Cap
 from jobs.settings import Settings
+from logs.ansi import visible
 from web import charts, queries, scope
 from web import format as f
 from web.status import basis_words, event_words, instance_status, run_status, status
@@ -87,7 +88,7 @@ def attach(app: Flask) -> None:
         day=f.day,
         when=time_element,
         short=f.short_id,
-        visible=f.visible,
+        visible=visible,
         decoded=decoded,
         significant=f.significant,
         event=event_words,

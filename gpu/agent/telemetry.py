@@ -14,7 +14,7 @@ from gpu.agent.stream import Source
 
 INTERVAL_S = 1.0
 BUSY_PERCENT = 40
-BUSY_SAMPLES = 3  # an idle link is narrow and slow; after so many busy seconds it is as good as it gets
+BUSY_SAMPLES = 5  # an idle link is narrow and slow; after so many busy seconds it is as good as it gets
 COLUMNS = (
     "time_ms", "index", "name", "utilization_gpu_percent", "utilization_memory_percent", "memory_used_mib",
     "memory_total_mib", "temperature_c", "power_w", "power_limit_w", "clock_sm_mhz", "clock_mem_mhz",

@@ -218,6 +218,7 @@ def lease(context: Context, token: str, message: Lease) -> Leased:
         lease_s = run.lease_s if run else context.settings.lease_s
         instance.heard_ms, instance.lease_expires_ms = now, now + lease_s * 1000
         if len(message.telemetry) <= MAX_TELEMETRY:
+            specs.check_under_load(session, now, instance, message.telemetry)
             instance.telemetry = _plain(message.telemetry)
         _advance(context, session, instance, message.progress.stage)
         if message.progress.round <= instance.round:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import io
 import tempfile
-from typing import IO, TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import IO, TYPE_CHECKING, Any
 
-from sqlalchemy import func, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
 from gpu.protocol import ChunkAck
+from jobs.domain import archive
 from jobs.domain.agents import AgentRefused, authenticated
+from jobs.domain.archive_models import Archive
 from jobs.domain.db import writing
 from jobs.domain.models import Artifact, Chunk, Instance
 from jobs.domain.search_models import ChunkGrams
@@ -21,8 +25,10 @@ from logs.chunks import ChunkRefused, check_successor, open_frame
 from logs.errors import ObjectConflict
 from logs.grams import packed
 from logs.levels import counts
+from logs.segments import Segment
 from logs.wire import (
     MAX_ARTIFACT_BYTES,
+    MAX_ARTIFACTS_BYTES,
     MAX_ARTIFACTS_PER_INSTANCE,
     MAX_INSTANCE_BYTES,
     MAX_STREAMS_PER_INSTANCE,
@@ -38,127 +44,192 @@ from logs.wire import (
 if TYPE_CHECKING:
     from jobs.context import Context
 
-
-def record_of(row: Chunk) -> ChunkRecord:
-    return ChunkRecord(
-        row.seq,
-        row.first_line,
-        row.lines,
-        row.t_first_ms,
-        row.t_last_ms,
-        row.raw_bytes,
-        row.raw_sha256,
-        row.prev_sha256,
-    )
+SEGMENT_MIN = 4  # so many chunks that come together become one object
+TRIES = 3
 
 
-def records_of(session: Session, instance_id: str) -> dict[str, list[ChunkRecord]]:
-    """Every stream of an instance with its chunk records in order."""
-    streams: dict[str, list[ChunkRecord]] = {}
-    for row in session.scalars(select(Chunk).where(Chunk.instance_id == instance_id).order_by(Chunk.stream, Chunk.seq)):
-        streams.setdefault(row.stream, []).append(record_of(row))
-    return streams
+@dataclass(frozen=True)
+class Taken:
+    """A chunk that came, checked by itself."""
+
+    record: ChunkRecord
+    frame: bytes
+    raw: bytes
 
 
-def _last(session: Session, instance_id: str, stream: str) -> Chunk | None:
-    return session.scalar(
-        select(Chunk)
-        .where(Chunk.instance_id == instance_id, Chunk.stream == stream)
-        .order_by(Chunk.seq.desc())
-        .limit(1)
-    )
+def add_chunks(
+    context: Context, instance: Instance, stream: str, chunks: Sequence[tuple[ChunkRecord, bytes]]
+) -> ChunkAck:
+    """Consecutive chunks: bytes into S3 first, then the rows, then the acknowledgement, so that what we acknowledge is
+    never lost. Those that are in the archive already are passed over.
+
+    Raises `AgentRefused` (then none of them is in) and `logs.errors.StoreError`.
+    """
+    taken = _checked(stream, chunks)
+    for _ in range(TRIES):
+        with context.sessions() as session:
+            account = session.get(Archive, instance.id) or archive.opened(session, instance.id)
+            _refuse_sealed(session, instance, account)
+            next_seq, new = _new(session, instance.id, stream, taken)
+            if not new:
+                return ChunkAck(True, next_seq)
+            _refuse_too_much(session, instance.id, stream, new, account)
+            edge = _edge(session, instance.id, stream, next_seq - 1)
+        segment = _store(context, instance, stream, new)
+        if _write_down(context, instance, stream, new, segment, _grams(edge, new)):
+            return ChunkAck(True, new[-1].record.seq + 1)
+        if segment is not None:
+            _discard(context, instance, stream, segment)
+    raise AgentRefused(503, "overtaken", "these chunks were being taken in by other calls; come again")
 
 
-def _refuse_sealed(session: Session, instance: Instance) -> None:
-    """As it is now: it may have been sealed since the caller was authenticated."""
+def _checked(stream: str, chunks: Sequence[tuple[ChunkRecord, bytes]]) -> list[Taken]:
+    try:
+        check_stream_name(stream)
+        taken = [Taken(record, frame, open_frame(frame, record)) for record, frame in chunks]
+    except (WireError, ChunkRefused) as error:
+        raise AgentRefused(400, "bad_chunk", str(error)) from error
+    for before, after in pairwise(taken):
+        _check_link(before.record, after.record)
+    return taken
+
+
+def _check_link(before: ChunkRecord | None, record: ChunkRecord) -> None:
+    try:
+        check_successor(before, record)
+    except ChunkRefused as error:
+        raise AgentRefused(409, "chain_broken", str(error)) from error
+
+
+def _refuse_sealed(session: Session, instance: Instance, account: Archive) -> None:
+    """As it is now: it may have been sealed since the caller was authenticated, and what a manifest that is drawn up
+    does not name must not be acknowledged."""
     kept = select(Instance.evidence_sha256, Instance.evidence_gap).where(Instance.id == instance.id)
-    if any(value is not None for value in session.execute(kept).one()):
+    if account.manifest_ms is not None or any(value is not None for value in session.execute(kept).one()):
         raise AgentRefused(409, "sealed", "the evidence of this instance is sealed; nothing more is taken")
 
 
-def _check_place(session: Session, instance: Instance, stream: str, chunk: ChunkRecord) -> ChunkAck | None:
-    """An acknowledgement where the chunk is in the archive already, None where it is the next one."""
-    _refuse_sealed(session, instance)
-    last = _last(session, instance.id, stream)
+def _last(session: Session, instance_id: str, stream: str) -> ChunkRecord | None:
+    mine = (Chunk.instance_id == instance_id, Chunk.stream == stream)
+    row = session.execute(select(*archive.RECORD).where(*mine).order_by(Chunk.seq.desc()).limit(1)).first()
+    return ChunkRecord(*row) if row else None
+
+
+def _new(session: Session, instance_id: str, stream: str, taken: list[Taken]) -> tuple[int, list[Taken]]:
+    """The number that comes next, and those that the archive does not have, which begin with it. Raises
+    `AgentRefused`."""
+    last = _last(session, instance_id, stream)
     next_seq = last.seq + 1 if last else 0
-    if chunk.seq < next_seq:
-        held = session.get(Chunk, (instance.id, stream, chunk.seq))
-        if held is not None and held.raw_sha256 == chunk.raw_sha256:
-            return ChunkAck(True, next_seq)
-        raise AgentRefused(409, "conflict", f"chunk {chunk.seq} of {stream} is in the archive with other bytes")
-    if chunk.seq > next_seq:
-        raise AgentRefused(409, "out_of_order", f"chunk {next_seq} of {stream} comes next, not {chunk.seq}")
-    try:
-        check_successor(record_of(last) if last else None, chunk)
-    except ChunkRefused as error:
-        raise AgentRefused(409, "chain_broken", str(error)) from error
-    names = set(session.scalars(select(Chunk.stream).where(Chunk.instance_id == instance.id).distinct()))
-    if stream not in names and len(names) >= MAX_STREAMS_PER_INSTANCE:
-        raise AgentRefused(413, "quota", f"an instance has at most {MAX_STREAMS_PER_INSTANCE} streams")
-    used = session.scalar(select(func.sum(Chunk.raw_bytes)).where(Chunk.instance_id == instance.id)) or 0
-    if used + chunk.raw_bytes > MAX_INSTANCE_BYTES:
+    first = taken[0].record.seq
+    if first < next_seq:
+        span = Chunk.seq.between(first, taken[-1].record.seq)
+        mine = (Chunk.instance_id == instance_id, Chunk.stream == stream, span)
+        held: dict[int, str] = dict(session.execute(select(Chunk.seq, Chunk.raw_sha256).where(*mine)).tuples().all())
+        for chunk in taken:
+            seq = chunk.record.seq
+            if seq < next_seq and held.get(seq) != chunk.record.raw_sha256:
+                raise _conflict(seq, stream)
+    new = [chunk for chunk in taken if chunk.record.seq >= next_seq]
+    if new and new[0].record.seq > next_seq:
+        raise AgentRefused(409, "out_of_order", f"chunk {next_seq} of {stream} comes next, not {new[0].record.seq}")
+    if new:
+        _check_link(last, new[0].record)
+    return next_seq, new
+
+
+def _conflict(seq: int, stream: str) -> AgentRefused:
+    return AgentRefused(409, "conflict", f"chunk {seq} of {stream} is in the archive with other bytes")
+
+
+def _refuse_too_much(session: Session, instance_id: str, stream: str, new: list[Taken], account: Archive) -> None:
+    if new[0].record.seq == 0:
+        others = session.scalar(
+            select(func.count()).select_from(Chunk).where(Chunk.instance_id == instance_id, Chunk.seq == 0)
+        )
+        if (others or 0) >= MAX_STREAMS_PER_INSTANCE:
+            raise AgentRefused(413, "quota", f"an instance has at most {MAX_STREAMS_PER_INSTANCE} streams")
+    if account.raw_bytes + sum(chunk.record.raw_bytes for chunk in new) > MAX_INSTANCE_BYTES:
         raise AgentRefused(413, "quota", f"the logs of an instance are at most {MAX_INSTANCE_BYTES:,} bytes")
-    return None
 
 
-def add_chunk(context: Context, instance: Instance, stream: str, chunk: ChunkRecord, frame: bytes) -> ChunkAck:
-    """Bytes into S3 first, then the row, then the acknowledgement: what we acknowledge is never lost.
-
-    Raises `AgentRefused` and `logs.errors.StoreError`.
-    """
+def _store(context: Context, instance: Instance, stream: str, new: list[Taken]) -> Segment | None:
+    """The bytes, once: many chunks as one segment, few as objects of their own."""
+    run = instance.run_id or "none"
+    segment = Segment(new[0].record.seq, tuple(len(c.frame) for c in new)) if len(new) >= SEGMENT_MIN else None
     try:
-        check_stream_name(stream)
-        raw = open_frame(frame, chunk)
-    except (WireError, ChunkRefused) as error:
-        raise AgentRefused(400, "bad_chunk", str(error)) from error
-    with context.sessions() as session:
-        if held := _check_place(session, instance, stream, chunk):
-            return held
-    try:
-        context.store.put_once(chunk_key(instance.run_id or "none", instance.id, stream, chunk.seq), frame)
+        if segment is not None:
+            context.store.put_once(segment.key(run, instance.id, stream), b"".join(chunk.frame for chunk in new))
+        else:
+            for chunk in new:
+                context.store.put_once(chunk_key(run, instance.id, stream, chunk.record.seq), chunk.frame)
     except ObjectConflict as error:
         # The same chunk compressed by another zstd would be other bytes: only the raw content decides.
-        raise AgentRefused(
-            409, "conflict", f"chunk {chunk.seq} of {stream} is in the archive with other bytes"
-        ) from error
-    row = Chunk(
-        instance_id=instance.id, stream=stream, stored_bytes=len(frame), received_ms=context.now_ms(), **chunk.to_dict()
-    )
-    try:
-        with writing(context.sessions) as session:
-            if held := _check_place(session, instance, stream, chunk):
-                return held
-            session.add(row)
-            session.add(_grams(session, instance.id, stream, chunk.seq, raw))
-    except IntegrityError:
-        pass  # the same chunk came twice at the same moment; it is in
-    return ChunkAck(True, chunk.seq + 1)
+        raise _conflict(new[0].record.seq, stream) from error
+    return segment
 
 
-def _grams(session: Session, instance_id: str, stream: str, seq: int, raw: bytes) -> ChunkGrams:
-    """What searches and the log viewer pass over the chunk by."""
-    before = session.get(ChunkGrams, (instance_id, stream, seq - 1))
-    data = (before.edge if before else b"") + raw
-    edge = b"" if raw.endswith(b"\n") else data[-2:]
-    warnings, errors = counts(raw)
-    return ChunkGrams(
-        instance_id=instance_id,
-        stream=stream,
-        seq=seq,
-        warnings=warnings,
-        errors=errors,
-        edge=edge,
-        bitmap=packed(data),
-    )
+def _write_down(
+    context: Context,
+    instance: Instance,
+    stream: str,
+    new: list[Taken],
+    segment: Segment | None,
+    grams: list[dict[str, Any]],
+) -> bool:
+    """The rows, in one transaction. False: another call wrote some of these chunks down meanwhile."""
+    now, key = context.now_ms(), {"instance_id": instance.id, "stream": stream}
+    chunks = [{**key, **chunk.record.to_dict(), "stored_bytes": len(chunk.frame), "received_ms": now} for chunk in new]
+    with writing(context.sessions) as session:
+        account = archive.locked(session, instance.id)
+        _refuse_sealed(session, instance, account)
+        if _new(session, instance.id, stream, new)[1] != new:
+            return False
+        _refuse_too_much(session, instance.id, stream, new, account)
+        account.raw_bytes += sum(chunk.record.raw_bytes for chunk in new)
+        session.execute(insert(Chunk), chunks)
+        session.execute(insert(ChunkGrams), [{**key, **row} for row in grams])
+        if segment is not None:
+            session.add(archive.row_of(stream, instance.id, segment, now))
+    return True
+
+
+def _discard(context: Context, instance: Instance, stream: str, segment: Segment) -> None:
+    """Delete a segment later that nothing will refer to; unless the very same one was written down."""
+    with writing(context.sessions) as session:
+        if segment not in archive.segments_of(session, instance.id).get(stream, ()):
+            key = segment.key(instance.run_id or "none", instance.id, stream)
+            archive.discard(session, context.now_ms(), [key])
+
+
+def _edge(session: Session, instance_id: str, stream: str, seq: int) -> bytes:
+    before = session.get(ChunkGrams, (instance_id, stream, seq)) if seq >= 0 else None
+    return before.edge if before else b""
+
+
+def _grams(edge: bytes, new: list[Taken]) -> list[dict[str, Any]]:
+    """What a search rules each chunk out by, and how many of its lines are warnings and errors."""
+    rows = []
+    for chunk in new:
+        data = edge + chunk.raw
+        edge = b"" if chunk.raw.endswith(b"\n") else data[-2:]
+        warnings, errors = counts(chunk.raw)
+        row = {"seq": chunk.record.seq, "warnings": warnings, "errors": errors, "edge": edge, "bitmap": packed(data)}
+        rows.append(row)
+    return rows
+
+
+def store_chunks(context: Context, token: str, stream: str, chunks: Sequence[tuple[ChunkRecord, bytes]]) -> ChunkAck:
+    """Chunks from the machine itself. Errors as `add_chunks`."""
+    with context.sessions() as session:
+        instance = authenticated(session, token)
+    return add_chunks(context, instance, stream, chunks)
 
 
 def store_chunk(context: Context, token: str, stream: str, seq: int, chunk: ChunkRecord, frame: bytes) -> ChunkAck:
-    """A chunk from the machine itself."""
+    """One chunk from the machine itself. Errors as `add_chunks`."""
     if chunk.seq != seq:
         raise AgentRefused(400, "bad_chunk", f"the address says chunk {seq}, the record {chunk.seq}")
-    with context.sessions() as session:
-        instance = authenticated(session, token)
-    return add_chunk(context, instance, stream, chunk, frame)
+    return store_chunks(context, token, stream, [(chunk, frame)])
 
 
 def store_tail(context: Context, token: str, stream: str, first_line: int, data: bytes) -> None:
@@ -185,32 +256,42 @@ def add_artifact(context: Context, instance: Instance, name: str, data: IO[bytes
         raise AgentRefused(400, "bad_name", str(error)) from error
     if length > MAX_ARTIFACT_BYTES:
         raise AgentRefused(413, "too_large", f"an artifact is at most {MAX_ARTIFACT_BYTES:,} bytes")
-    with context.sessions() as session:
+    with writing(context.sessions) as session:
+        account = archive.locked(session, instance.id)
         if session.get(Artifact, (instance.id, name)) is not None:
             return
-        _refuse_sealed(session, instance)
-        count = (
-            session.scalar(select(func.count()).select_from(Artifact).where(Artifact.instance_id == instance.id)) or 0
-        )
-    if count >= MAX_ARTIFACTS_PER_INSTANCE:
-        raise AgentRefused(413, "quota", f"an instance has at most {MAX_ARTIFACTS_PER_INSTANCE} artifacts")
+        _refuse_sealed(session, instance, account)
+        _refuse_artifact(session, instance.id, account, length)
     key = artifact_key(instance.run_id or "none", instance.id, name)
     try:
         context.store.put_once(key, data)  # type: ignore[arg-type]
     except ObjectConflict as error:
         raise AgentRefused(409, "conflict", f"another artifact {name} is in the archive") from error
     with writing(context.sessions) as session:
-        if session.get(Artifact, (instance.id, name)) is None:
-            session.add(
-                Artifact(
-                    instance_id=instance.id,
-                    name=name,
-                    size_bytes=length,
-                    sha256=sha256,
-                    object_key=key,
-                    created_ms=context.now_ms(),
-                )
+        account = archive.locked(session, instance.id)
+        if session.get(Artifact, (instance.id, name)) is not None:
+            return
+        _refuse_sealed(session, instance, account)
+        _refuse_artifact(session, instance.id, account, length)
+        account.artifact_bytes += length
+        session.add(
+            Artifact(
+                instance_id=instance.id,
+                name=name,
+                size_bytes=length,
+                sha256=sha256,
+                object_key=key,
+                created_ms=context.now_ms(),
             )
+        )
+
+
+def _refuse_artifact(session: Session, instance_id: str, account: Archive, length: int) -> None:
+    mine = select(func.count()).select_from(Artifact).where(Artifact.instance_id == instance_id)
+    if (session.scalar(mine) or 0) >= MAX_ARTIFACTS_PER_INSTANCE:
+        raise AgentRefused(413, "quota", f"an instance has at most {MAX_ARTIFACTS_PER_INSTANCE} artifacts")
+    if account.artifact_bytes + length > MAX_ARTIFACTS_BYTES:
+        raise AgentRefused(413, "quota", f"the artifacts of an instance are at most {MAX_ARTIFACTS_BYTES:,} bytes")
 
 
 def store_artifact(context: Context, token: str, name: str, data: IO[bytes], length: int, sha256: str) -> None:

@@ -1,85 +1,89 @@
-"""Is it the machine that was advertised? What its agent finds is set against the offer, with a margin.
-
-Usable memory is less than a data sheet's (drivers, ECC, what the kernel keeps) and cores may be shared out by quota, so
-a tenth is forgiven. What an agent finds is its host's word too: a match proves nothing, a mismatch is worth knowing.
-"""
+"""Machines that are not what was advertised: written down with the instance, and marked (`jobs.domain.delivered`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from jobs.domain.delivered import GRAVE, Difference, compare
 from jobs.domain.market_models import Machine, Offer
-from jobs.domain.models import Instance
+from jobs.domain.models import Event, Instance
+from jobs.domain.work import record
 from jobs.market import reputation
 from jobs.market.prices import GB
-from jobs.market.ranking.likeness import plain
 
-MARGIN = 0.10
-"""Part of what was advertised that may be missing."""
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0.0
+OTHER_HARDWARE = "instance.other_hardware"
+UNDER_LOAD = "_under_load"
+"""How the names of figures end that only a machine at work can tell."""
 
 
-def differences(offer: Offer, found: Mapping[str, Any], disk_gb: int) -> list[str]:
-    """What the machine lacks of what `offer` advertised, in words; [] where it is what it should be.
-
-    `found` is `gpu.agent.facts.machine_facts`; what either side does not tell is not compared. More than was advertised
-    is no difference. `disk_gb` is what was rented.
-    """
-    lacking = []
-    if offer.num_gpus:
-        lacking += _gpus(offer, found.get("gpus"))
-    cores = min((n for n in (_number(found.get("cpu_cores")), _number(found.get("cpu_quota"))) if n), default=0.0)
-    sizes = (
-        ("CPU cores", float(offer.cpu_cores or 0), cores, 1.0, ""),
-        ("memory", float(offer.ram_bytes or 0), _number(found.get("ram_bytes")), float(GB), " GB"),
-        ("disk", float(disk_gb * GB), _number(found.get("disk_free_bytes")), float(GB), " GB"),
-    )
-    for what, advertised, has, unit, name in sizes:
-        if has and has < advertised * (1 - MARGIN):
-            lacking.append(f"{what}: {advertised / unit:.4g}{name} advertised, {has / unit:.4g}{name} found")
-    return lacking
-
-
-def _gpus(offer: Offer, cards: Any) -> list[str]:
-    """The GPUs by number, model and memory. A machine that shows none at all may only lack nvidia-smi, but then nobody
-    can use its GPU."""
-    shown = [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else None
-    if shown is None:
-        return []
-    if len(shown) < offer.num_gpus:
-        return [f"GPUs: {offer.num_gpus} advertised, {len(shown)} found"]
-    asked = plain(offer.gpu_model)
-    for card in shown:
-        name = plain(str(card.get("name", "")))
-        # Marketplaces leave out what the driver adds ("A100 SXM4 80GB", "RTX 4000 Ada Generation").
-        if name and not set(asked.split()) <= set(name.split()) and not set(name.split()) <= set(asked.split()):
-            return [f"GPU: {offer.gpu_model} advertised, {card.get('name')} found"]
-        has = _number(card.get("ram_bytes"))
-        if has and has < (offer.gpu_ram_bytes or 0) * (1 - MARGIN):
-            return [f"GPU memory: {offer.gpu_ram_bytes / GB:.4g} GB advertised, {has / GB:.4g} GB found"]
-    return []
-
-
-def check(session: Session, now_ms: int, instance: Instance, found: Mapping[str, Any]) -> list[str]:
+def check(session: Session, now_ms: int, instance: Instance, found: Mapping[str, Any]) -> list[Difference]:
     """Compare at registration, in the caller's transaction; a machine that lacks something is marked `wrong_specs`.
 
-    The rental goes on: what the machine does is measured, whatever it calls itself. What it lacks, in words.
+    The rental goes on: what the machine does is measured, whatever it calls itself.
     """
-    offer = session.get(Offer, (instance.provider, instance.offer_id))
+    offer = _offer(session, instance)
     machine = session.get(Machine, (instance.provider, instance.machine_id))
-    if offer is None or machine is None or instance.provider == "local":
+    if offer is None or machine is None:
         return []
-    lacking = differences(offer, found, instance.disk_gb)
-    if lacking:
+    lacking = compare(advertised(offer, instance.disk_gb), found)
+    _note(session, now_ms, instance, lacking)
+    if grave := [difference.text for difference in lacking if difference.what in GRAVE]:
         seen_in = {"run_id": instance.run_id, "instance_id": instance.id}
-        what = "; ".join(lacking)[:1000]
+        what = "; ".join(grave)[:1000]
         reputation.mark(
             session, now_ms, instance.provider, instance.machine_id, reputation.WRONG_SPECS, what, "agent", **seen_in
         )
     return lacking
+
+
+def check_under_load(session: Session, now_ms: int, instance: Instance, telemetry: Mapping[str, Any]) -> None:
+    """Compare what a lease tells of links that are at work, where it tells something new."""
+    new = {name: value for name, value in telemetry.items() if name.endswith(UNDER_LOAD)}
+    if not new or new.items() <= (instance.telemetry or {}).items():
+        return
+    if (offer := _offer(session, instance)) is not None:
+        _note(session, now_ms, instance, compare(advertised(offer, instance.disk_gb), {}, new))
+
+
+def noted(session: Session, instance_id: str) -> list[str]:
+    """All that was written down of an instance, in words."""
+    return [difference["text"] for event in _events(session, instance_id) for difference in event.data["differences"]]
+
+
+def advertised(offer: Offer, disk_gb: int) -> dict[str, Any]:
+    """An offer, as `compare` wants it; `disk_gb` is what was rented of its disk."""
+    names = ("gpu_model", "num_gpus", "gpu_ram_bytes", "cpu_model", "cpu_cores", "ram_bytes")
+    links = {name: offer.facts.get(name) for name in ("pcie_gen", "pcie_lanes")}
+    return {**{name: getattr(offer, name) for name in names}, **links, "disk_bytes": disk_gb * GB}
+
+
+def _offer(session: Session, instance: Instance) -> Offer | None:
+    if instance.provider == "local":
+        return None
+    return session.get(Offer, (instance.provider, instance.offer_id))
+
+
+def _events(session: Session, instance_id: str) -> Sequence[Event]:
+    query = select(Event).where(Event.instance_id == instance_id, Event.kind == OTHER_HARDWARE).order_by(Event.id)
+    return session.scalars(query).all()
+
+
+def _note(session: Session, now_ms: int, instance: Instance, lacking: list[Difference]) -> None:
+    """Each difference once: a registration may be sent again, a lease always is."""
+    known = set(noted(session, instance.id)) if lacking else set()
+    if new := [difference for difference in lacking if difference.text not in known]:
+        record(
+            session,
+            now_ms,
+            "agent",
+            OTHER_HARDWARE,
+            "; ".join(difference.text for difference in new)[:1000],
+            run_id=instance.run_id,
+            instance_id=instance.id,
+            data={"differences": [asdict(difference) for difference in new]},
+        )

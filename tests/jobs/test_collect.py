@@ -215,8 +215,11 @@ def test_a_worker_that_dies_between_bundle_and_commit(scene: Scene) -> None:
     crash_before_sql(scene, agent)
     store = scene.context.store
     first = store.get(bundle_key(agent.run_id, agent.instance_id), 1 << 24)
-    agent.send("bench", *late)
-    agent.artifact("late.txt", b"late")
+    # What the manifest does not name is not acknowledged: it would be in the archive, and not in the evidence.
+    with pytest.raises(AgentRefused, match="sealed"):
+        agent.send("bench", *late)
+    with pytest.raises(AgentRefused, match="sealed"):
+        agent.artifact("late.txt", b"late")
     scene.market.lose(scene.instance(agent.instance_id).label)
     scene.clock.advance(130)
     collect_logs(agent.instance_id, 2)

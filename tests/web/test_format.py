@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from logs.ansi import visible
 from web import format as f
 from web.status import event_words
 
@@ -73,7 +74,7 @@ def test_relative_time() -> None:
     "char", [*map(chr, range(0x20)), "\x7f", "\x9b", "\u202e", "\u2066", "\u200b", "\ufeff", "\ud800", "\u2028"]
 )
 def test_no_character_can_hide(char: str) -> None:
-    shown = f.visible(f"a{char}b")
+    shown = visible(f"a{char}b")
     if char in "\t\n":
         assert shown == f"a{char}b"
     else:

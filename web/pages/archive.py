@@ -7,6 +7,7 @@ from sqlalchemy import Select, exists, select
 from sqlalchemy.orm import defer, joinedload
 from werkzeug.wrappers import Response
 
+from jobs.domain import archive
 from jobs.domain.models import Chunk, Input, Instance, Run
 from logs.errors import StoreError
 from logs.reader import StreamReader
@@ -66,31 +67,16 @@ def page() -> str:
     )
 
 
-def records_of(instance_id: str, stream: str) -> list[ChunkRecord]:
-    """What the archive holds of one stream, in order."""
-    rows = scope.db().execute(
-        select(
-            Chunk.seq,
-            Chunk.first_line,
-            Chunk.lines,
-            Chunk.t_first_ms,
-            Chunk.t_last_ms,
-            Chunk.raw_bytes,
-            Chunk.raw_sha256,
-            Chunk.prev_sha256,
-        )
-        .where(Chunk.instance_id == instance_id, Chunk.stream == stream)
-        .order_by(Chunk.seq)
-    )
-    return [ChunkRecord(*row) for row in rows]
-
-
 def reader_of(instance: Instance, stream: str) -> StreamReader:
     """A reader of one stream, or 404."""
-    records = records_of(instance.id, stream)
+    rows = scope.db().execute(
+        select(*archive.RECORD).where(Chunk.instance_id == instance.id, Chunk.stream == stream).order_by(Chunk.seq)
+    )
+    records = [ChunkRecord(*row) for row in rows]
     if not records:
         abort(404, description=f"The archive holds no stream {stream[:32]} of this instance.")
-    return StreamReader(scope.context().store, instance.run_id or "none", instance.id, stream, records)
+    segments = archive.segments_of(scope.db(), instance.id).get(stream, ())
+    return StreamReader(scope.context().store, instance.run_id or "none", instance.id, stream, records, segments)
 
 
 def _line(name: str) -> int | None:

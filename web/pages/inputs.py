@@ -12,6 +12,7 @@ from werkzeug.wrappers import Response
 
 from jobs.domain.inputs import InputRefused, InputTooLarge, store_upload
 from jobs.domain.models import Input
+from logs.ansi import visible
 from logs.errors import StoreError
 from web import format as f
 from web import paging, scope
@@ -83,12 +84,12 @@ def upload(kind: str) -> tuple[Response, int]:
         log.error("an upload failed: %s", error)
         return _problem(503, "The archive does not answer, so nothing was stored. Try again in a moment.")
     return jsonify(
-        id=row.id, name=f.visible(row.name), kind=row.kind, size=f.size(row.size_bytes), facts=row.facts
+        id=row.id, name=visible(row.name), kind=row.kind, size=f.size(row.size_bytes), facts=row.facts
     ), 201
 
 
 def _problem(status: int, text: str) -> tuple[Response, int]:
-    return jsonify(error=f.visible(text)), status
+    return jsonify(error=visible(text)), status
 
 
 @blueprint.post("/inputs/<kind>")

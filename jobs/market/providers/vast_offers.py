@@ -151,6 +151,8 @@ def facts(row: Mapping[str, Any], disk_gb: int, min_bid: float | None) -> OfferF
         "driver": text(row, "driver_version", 32) or None,
         "compute_capability": None if capability is None else capability / 100,
         "pcie_gbps": number(row, "pcie_bw"),
+        "pcie_gen": number(row, "pci_gen"),
+        "pcie_lanes": whole(row, "gpu_lanes"),
         "tflops": number(row, "total_flops"),
         "direct_ports": whole(row, "direct_port_count"),
         "datacenter": None if whole(row, "hosting_type") is None else whole(row, "hosting_type") == 1,

@@ -91,12 +91,12 @@ def test_the_figures_of_several_gpus(tmp_path: Path, library: Path) -> None:
 
 def test_errors_energy_and_the_link_under_load(tmp_path: Path, library: Path) -> None:
     busy = {**GPU, "utilization": 90, "pcie_gen": 3, "pcie_width": 8, "energy_mj": 5_700_000}
-    seen = drive(tmp_path, library, state(GPU), state(busy), state(busy), state({**busy, "ecc": 5, "xid": 94}))
-    assert [row["ecc_uncorrected"] for row in rows(seen)] == ["0", "0", "0", "3"]
-    assert [row["xid"] for row in rows(seen)] == ["", "", "", "94"]
+    seen = drive(tmp_path, library, state(GPU), *[state(busy)] * 4, state({**busy, "ecc": 5, "xid": 94}))
+    assert [row["ecc_uncorrected"] for row in rows(seen)] == ["0", "0", "0", "0", "0", "3"]
+    assert [row["xid"] for row in rows(seen)] == ["", "", "", "", "", "94"]
     assert seen["told"] == [["xid", {"gpu": 0, "xid": 94}]]
-    assert "gpu0_pcie_gen_under_load" not in seen["latest"][2], "an idle link is narrow by design"
-    last = seen["latest"][3]
+    assert "gpu0_pcie_gen_under_load" not in seen["latest"][4], "an idle link is narrow by design"
+    last = seen["latest"][5]
     assert (last["gpu0_pcie_gen_under_load"], last["gpu0_pcie_width_under_load"]) == (3.0, 8.0)
     assert last["gpu0_energy_j"] == 700.0
 

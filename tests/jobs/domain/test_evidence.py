@@ -13,15 +13,15 @@ import zstandard
 from pydantic import SecretStr
 
 from jobs.context import Context
-from jobs.domain import evidence
+from jobs.domain import archive, evidence
 from jobs.domain.agents import AgentRefused
+from jobs.domain.archive_models import Archive
 from jobs.domain.models import Chunk, Instance
 from jobs.domain.runs import cancel_run
 from logs.errors import NoSuchObject, StoreError
 from logs.tail import TailUnavailable
 from logs.wire import GENESIS, MAX_INSTANCE_BYTES, ChunkRecord, chunk_key
 from tests.jobs.agent import Agent
-from tests.jobs.rows import NOW
 from tests.jobs.scene import Scene
 
 
@@ -94,13 +94,7 @@ def test_quotas(scene: Scene) -> None:
         agent.ship(f"s{n}", "x\n")
     assert refused("quota", lambda: agent.ship("s16", "x\n")).status == 413
     with scene.context.sessions() as session:
-        full = {"lines": 0, "t_first_ms": NOW, "t_last_ms": NOW, "raw_sha256": "0" * 64, "prev_sha256": "0" * 64}
-        session.add(
-            Chunk(
-                instance_id=agent.instance_id, stream="s0", seq=1, first_line=2, raw_bytes=MAX_INSTANCE_BYTES,
-                stored_bytes=1, received_ms=NOW, **full,
-            )
-        )  # fmt: skip
+        session.get_one(Archive, agent.instance_id).raw_bytes = MAX_INSTANCE_BYTES
         session.commit()
     assert refused("quota", lambda: agent.ship("s1", "y\n")).status == 413
 
@@ -185,7 +179,7 @@ def test_records_are_read_back_in_order(scene: Scene) -> None:
         agent.ship("setup", text)
     assert cancel_run(scene.context, agent.run_id, "anna", "no")
     with scene.context.sessions() as session:
-        records = evidence.records_of(session, agent.instance_id)
+        records = archive.records_of(session, agent.instance_id)
     assert list(records) == ["bench", "setup"]
     shipped = [record for stream, record, _ in agent.shipped if stream == "bench"]
     assert records["bench"] == shipped
