@@ -10,7 +10,7 @@ INFO, WARN, ERROR = "info", "warn", "error"
 LEVELS = (INFO, WARN, ERROR)
 
 SEEN_BYTES = 2000  # of a line
-MAX_JUDGED = 100  # lines of one chunk; of more, the rest is counted in the same proportion
+MAX_COUNTED = 50  # lines of one chunk that are counted one by one
 
 
 def _compiled(pattern: bytes) -> Any:
@@ -19,11 +19,16 @@ def _compiled(pattern: bytes) -> Any:
     return re2.compile(pattern, options)
 
 
-_ERROR = _compiled(
-    rb"\b(?:error|fatal|panick?(?:ed)?|exception|traceback|critical|crit|fail(?:ed|ure)?|segfault|oom-kill|aborted|abort)\b"
-    rb"|\b[a-z0-9_]+(?:error|exception)\b|\bcuda_error_\w+|nvrm: xid"
+_ERROR_WORDS = (
+    rb"(?:\b(?:fatal|panick?(?:ed)?|traceback|critical|crit|fail(?:ed|ure)?|segfault|oom-kill|aborted|abort)"
+    rb"|error|exception)\b"
+    rb"|\bcuda_error_\w|nvrm: xid"
 )
-_WARN = _compiled(rb"\b(?:warn(?:ing)?|retry(?:ing)?|timed? ?out|timeout|refused|denied)\b")
+_WARN_WORDS = rb"\b(?:warn(?:ing)?|retry(?:ing)?|timed? ?out|timeout|refused|denied)\b"
+_ERROR, _WARN = _compiled(_ERROR_WORDS), _compiled(_WARN_WORDS)
+# Each match takes the rest of its line with it: as many matches as lines.
+_ERROR_LINE = _compiled(rb"(?:" + _ERROR_WORDS + rb")[^\n]*")
+_GRAVE_LINE = _compiled(rb"(?:" + _ERROR_WORDS + rb"|" + _WARN_WORDS + rb")[^\n]*")
 # "0 errors", "errors: 0", "no error", "error_rate=0.0" are good news.
 _NONE = _compiled(
     rb"\b(?:0|no|without) (?:\w+ )?(?:errors?|fail(?:ed|ures?)|warnings?)\b"
@@ -55,28 +60,24 @@ def _level(lowered: bytes) -> str:
 
 
 def counts(raw: bytes) -> tuple[int, int]:
-    """(warnings, errors) among the lines of a chunk; what it has of a line that goes over its edge counts as a line."""
+    """(warnings, errors) among the lines of a chunk; what it has of a line that goes over its edge counts as a line.
+
+    Whether there are errors is exact; of very many the first are counted, and the rest by the room that those take.
+    """
     lowered = raw.lower()
-    begins = sorted({begin for needle in _NEEDLES for begin in _lines_with(lowered, needle)})
-    levels = [_level(lowered[begin : _end(lowered, begin)]) for begin in begins[:MAX_JUDGED]]
-    share = max(len(begins), 1) / max(len(levels), 1)
-    return round(levels.count(WARN) * share), round(levels.count(ERROR) * share)
+    if b"\x1b" in lowered:
+        lowered = _COLOUR.sub(b" ", lowered)
+    if _NONE.search(lowered):
+        lowered = _NONE.sub(b"", lowered)
+    errors = _lines(_ERROR_LINE, lowered)
+    return max(_lines(_GRAVE_LINE, lowered) - errors, 0), errors
 
 
-def _lines_with(lowered: bytes, needle: bytes) -> list[int]:
-    """Where the lines begin that hold `needle`."""
-    found = []
-    at = lowered.find(needle)
-    while at >= 0:
-        found.append(lowered.rfind(b"\n", 0, at) + 1)
-        at = lowered.find(needle, _newline(lowered, at))
+def _lines(pattern: Any, lowered: bytes) -> int:
+    found = 0
+    for match in pattern.finditer(lowered):
+        begin = lowered.rfind(b"\n", 0, match.start()) + 1
+        found += match.start() - begin < SEEN_BYTES
+        if found == MAX_COUNTED:
+            return round(found * len(lowered) / match.end())
     return found
-
-
-def _newline(data: bytes, at: int) -> int:
-    end = data.find(b"\n", at)
-    return len(data) if end < 0 else end
-
-
-def _end(data: bytes, begin: int) -> int:
-    return min(_newline(data, begin), begin + SEEN_BYTES)

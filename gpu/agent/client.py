@@ -27,6 +27,7 @@ from gpu.protocol import (
     Seal,
     Sealed,
 )
+from logs.batch import pack_batch
 from logs.wire import ChunkRecord
 
 M = TypeVar("M", bound=Message)
@@ -96,6 +97,11 @@ class Client:
         headers = {"X-Chunk-Record": record.to_json(), "Content-Type": "application/zstd"}
         reply = self._call("PUT", f"chunks/{stream}/{record.seq}", frame, headers, TIMEOUT_S)
         return _parsed(ChunkAck, reply)
+
+    def put_chunks(self, stream: str, chunks: list[tuple[ChunkRecord, bytes]]) -> ChunkAck:
+        """Consecutive chunks, 64 at most: all of them are taken, or none."""
+        headers = {"Content-Type": "application/octet-stream"}
+        return _parsed(ChunkAck, self._call("POST", f"chunks/{stream}", pack_batch(chunks), headers, UPLOAD_TIMEOUT_S))
 
     def put_tail(self, stream: str, first_line: int, data: bytes) -> None:
         headers = {"X-First-Line": str(first_line), "Content-Type": "application/octet-stream"}

@@ -11,9 +11,9 @@ from pathlib import Path
 from gpu.agent.client import Client, ControllerError, Refused, Unreachable, delays
 from gpu.agent.spool import Spool
 from gpu.agent.stream import Stream
-from gpu.protocol import StreamEnd
+from gpu.protocol import ChunkAck, StreamEnd
 from logs.redact import redact
-from logs.wire import MAX_STREAMS_PER_INSTANCE, TAIL_INTERVAL_S, ChunkRecord
+from logs.wire import MAX_BATCH_CHUNKS, MAX_STREAMS_PER_INSTANCE, TAIL_INTERVAL_S, ChunkRecord
 
 SETUP = "setup"
 SPOOL = "spool"
@@ -145,30 +145,37 @@ class Shipper:
         threading.Thread(target=self._upload, args=(stream,), name=f"upload-{stream.name}", daemon=True).start()
 
     def _upload(self, stream: Stream) -> None:
-        """Chunks in order, for ever: a store or a controller that is away for minutes is waited for."""
+        """Chunks in order, for ever, many at once where many wait: a store or a controller that is away for minutes is
+        waited for."""
         assert self._client is not None
-        waits, told_at = delays(), 0.0
+        waits, told_at, most = delays(), 0.0, MAX_BATCH_CHUNKS
         while not self._stopping.is_set():
-            chunk = stream.next_chunk(timeout_s=0.5)
-            if chunk is None:
+            chunks = stream.next_chunks(most, timeout_s=0.5)
+            if not chunks:
                 continue
-            record, frame = chunk
+            first = chunks[0][0]
             try:
-                ack = self._client.put_chunk(stream.name, record, frame)
-                if not ack.stored and ack.next_seq == record.seq:
+                ack = self._send(stream.name, chunks)
+                if not ack.stored and ack.next_seq == first.seq:
                     raise Unreachable("the controller does not say why it stored nothing")
                 stream.acknowledge(ack.next_seq)
                 waits = delays()
             except Refused as error:
                 if error.status in (401, 403):  # the lease decides when that is final
                     self._stopping.wait(5.0)
-                    continue
-                stream.stop(f"from line {record.first_line} on the controller takes nothing more: {error}")
+                elif len(chunks) > 1:
+                    most = 1  # one of them is refused, or the controller is too old for many: what can go, goes
+                else:
+                    stream.stop(f"from line {first.first_line} on the controller takes nothing more: {error}")
             except Unreachable as error:
                 if time.monotonic() - told_at > TROUBLE_LINE_S:
                     told_at = time.monotonic()
-                    self.log(f"stream {stream.name}: chunk {record.seq} has to wait: {error}")
+                    self.log(f"stream {stream.name}: chunk {first.seq} has to wait: {error}")
                 self._stopping.wait(next(waits))
+
+    def _send(self, name: str, chunks: list[tuple[ChunkRecord, bytes]]) -> ChunkAck:
+        assert self._client is not None
+        return self._client.put_chunk(name, *chunks[0]) if len(chunks) == 1 else self._client.put_chunks(name, chunks)
 
     def _ship_tails(self) -> None:
         assert self._client is not None

@@ -117,17 +117,21 @@ class Stream:
             cutter = self._cutter
             return StreamEnd(cutter.seq, cutter.line - 1, self._raw_bytes, cutter.prev_sha256)
 
-    def next_chunk(self, timeout_s: float) -> tuple[ChunkRecord, bytes] | None:
-        """The first chunk that is not acknowledged; waits for one. None: there is none (yet), or no more is kept."""
+    def next_chunks(self, most: int, timeout_s: float) -> list[tuple[ChunkRecord, bytes]]:
+        """The first chunks that are not acknowledged, at most so many; waits for one. Empty: there is none (yet), or no
+        more is kept."""
+        chunks: list[tuple[ChunkRecord, bytes]] = []
         with self._changed:
             if not self._pending():
                 self._changed.wait(timeout_s)
-            if not self._pending():
-                return None
-            chunk = self._spool.get(self._acknowledged)
-            if chunk is None:
-                self._stop(f"chunk {self._acknowledged} could not be read back from the disk")
-            return chunk
+            for seq in range(self._acknowledged, self._acknowledged + min(most, self._pending())):
+                chunk = self._spool.get(seq)
+                if chunk is None:
+                    if not chunks:
+                        self._stop(f"chunk {seq} could not be read back from the disk")
+                    break
+                chunks.append(chunk)
+        return chunks
 
     def acknowledge(self, next_seq: int) -> None:
         """The controller has everything before `next_seq`; where that lies behind us, ship from there again."""

@@ -6,6 +6,7 @@ import hashlib
 import io
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any
@@ -75,8 +76,11 @@ def add_chunks(
                 return ChunkAck(True, next_seq)
             _refuse_too_much(session, instance.id, stream, new, account)
             edge = _edge(session, instance.id, stream, next_seq - 1)
-        segment = _store(context, instance, stream, new)
-        if _write_down(context, instance, stream, new, segment, _grams(edge, new)):
+        with ThreadPoolExecutor(1, thread_name_prefix="store") as beside:
+            storing = beside.submit(_store, context, instance, stream, new)
+            known = _known(edge, new)
+            segment = storing.result()
+        if _write_down(context, instance, stream, new, segment, known):
             return ChunkAck(True, new[-1].record.seq + 1)
         if segment is not None:
             _discard(context, instance, stream, segment)
@@ -124,7 +128,8 @@ def _new(session: Session, instance_id: str, stream: str, taken: list[Taken]) ->
     if first < next_seq:
         span = Chunk.seq.between(first, taken[-1].record.seq)
         mine = (Chunk.instance_id == instance_id, Chunk.stream == stream, span)
-        held: dict[int, str] = dict(session.execute(select(Chunk.seq, Chunk.raw_sha256).where(*mine)).tuples().all())
+        rows = session.execute(select(Chunk.seq, Chunk.raw_sha256).where(*mine))
+        held = {row[0]: row[1] for row in rows}
         for chunk in taken:
             seq = chunk.record.seq
             if seq < next_seq and held.get(seq) != chunk.record.raw_sha256:
@@ -174,7 +179,7 @@ def _write_down(
     stream: str,
     new: list[Taken],
     segment: Segment | None,
-    grams: list[dict[str, Any]],
+    known: list[dict[str, Any]],
 ) -> bool:
     """The rows, in one transaction. False: another call wrote some of these chunks down meanwhile."""
     now, key = context.now_ms(), {"instance_id": instance.id, "stream": stream}
@@ -187,7 +192,7 @@ def _write_down(
         _refuse_too_much(session, instance.id, stream, new, account)
         account.raw_bytes += sum(chunk.record.raw_bytes for chunk in new)
         session.execute(insert(Chunk), chunks)
-        session.execute(insert(ChunkGrams), [{**key, **row} for row in grams])
+        session.execute(insert(ChunkGrams), [{**key, **row} for row in known])
         if segment is not None:
             session.add(archive.row_of(stream, instance.id, segment, now))
     return True
@@ -206,7 +211,7 @@ def _edge(session: Session, instance_id: str, stream: str, seq: int) -> bytes:
     return before.edge if before else b""
 
 
-def _grams(edge: bytes, new: list[Taken]) -> list[dict[str, Any]]:
+def _known(edge: bytes, new: list[Taken]) -> list[dict[str, Any]]:
     """What a search rules each chunk out by, and how many of its lines are warnings and errors."""
     rows = []
     for chunk in new:

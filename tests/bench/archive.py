@@ -34,7 +34,7 @@ from logs.levels import counts
 from logs.query import parse
 from logs.reader import StreamReader
 from logs.store import S3Config
-from logs.wire import CHUNK_RAW_BYTES, ChunkRecord, chunk_key
+from logs.wire import CHUNK_RAW_BYTES, MAX_BATCH_CHUNKS, ChunkRecord, chunk_key
 from tests.fakes.s3 import running_s3
 from tests.web.bulk import many_runs
 from tests.web.site import served
@@ -106,19 +106,19 @@ class Bench:
 
 
 def ingest(bench: Bench) -> None:
-    """One connection, one chunk after another, each in S3 and in SQL before it is acknowledged."""
+    """One connection, as the agent sends what waits: 64 chunks at once, acknowledged when in S3 and in SQL."""
     _, token = bench.live()
     cut = list(chunks(text(random.Random(1), INGEST_MB << 20), "bench"))
     raw, stored = sum(r.raw_bytes for r, _ in cut), sum(len(f) for _, f in cut)
     with served(bench.settings, "machine", 32) as address:
         client = Client(address, token)
         begun = time.monotonic()
-        for record, frame in cut:
-            client.put_chunk("bench", record, frame)
+        for at in range(0, len(cut), MAX_BATCH_CHUNKS):
+            client.put_chunks("bench", cut[at : at + MAX_BATCH_CHUNKS])
         took = time.monotonic() - begun
     begun = time.monotonic()
-    for i, (_, frame) in enumerate(cut):
-        bench.context.store.put_once(f"peer/{i}", frame)
+    for at in range(0, len(cut), MAX_BATCH_CHUNKS):
+        bench.context.store.put_once(f"peer/{at}", b"".join(frame for _, frame in cut[at : at + MAX_BATCH_CHUNKS]))
     peer = time.monotonic() - begun
     tell(
         "ingest, one connection, durable",

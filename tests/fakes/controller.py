@@ -31,6 +31,7 @@ from gpu.protocol import (
     Task,
     Upload,
 )
+from logs.batch import unpack_batch
 from logs.chunks import ChunkRefused, check_successor, open_frame
 from logs.wire import ChunkRecord
 
@@ -159,7 +160,9 @@ class Controller(HttpServer):
         wanted = BOOTSTRAP if path == "/register" else TOKEN
         if request.headers.get("Authorization") != f"Bearer {wanted}":
             return reply(request, 401, b'{"error": "unknown_token", "message": "no"}')
-        if (refusal := self.answer(path)) is not None:
+        several = unpack_batch(body) if request.command == "POST" and path.startswith("/chunks/") else []
+        asked = [path, *(f"{path}/{record.seq}" for record, _ in several)]
+        if (refusal := next(filter(None, map(self.answer, asked)), None)) is not None:
             text = json.dumps({"error": refusal[1], "message": "as the test wants"})
             return reply(request, refusal[0], text.encode())
         with self.lock:
@@ -187,8 +190,10 @@ class Controller(HttpServer):
             result = Result.from_json(message)
             self.results[result.round, result.index] = result
             return {}
+        if kind == "chunks" and request.command == "POST":
+            return [self._chunk(rest[0], *chunk) for chunk in unpack_batch(body)][-1]
         if kind == "chunks":
-            return self._chunk(rest[0], int(rest[1]), request.headers["X-Chunk-Record"], body)
+            return self._chunk(rest[0], ChunkRecord.from_json(request.headers["X-Chunk-Record"]), body)
         if kind == "tail":
             self.tails.setdefault(rest[0], []).append((int(request.headers["X-First-Line"]), body))
             return {}
@@ -201,8 +206,8 @@ class Controller(HttpServer):
             return self._seal(Seal.from_json(json.loads(body)))
         raise KeyError(path)
 
-    def _chunk(self, stream: str, seq: int, text: str, frame: bytes) -> dict[str, Any]:
-        record = ChunkRecord.from_json(text)
+    def _chunk(self, stream: str, record: ChunkRecord, frame: bytes) -> dict[str, Any]:
+        seq = record.seq
         have = self.records.setdefault(stream, [])
         raw = open_frame(frame, record)
         if seq < len(have):

@@ -23,6 +23,7 @@ from jobs.context import Context, use
 from jobs.domain.db import migrate
 from jobs.settings import Settings
 from logs import tail
+from logs.batch import pack_batch
 from logs.chunks import ChunkCutter
 from logs.store import S3Config
 from logs.wire import MAX_ARTIFACT_BYTES, ChunkRecord
@@ -182,6 +183,17 @@ def test_chunks_that_are_refused(registered: tuple[Client, Registered]) -> None:
         client.put_chunk("bench", *other)
 
 
+def test_many_chunks_in_one_call(registered: tuple[Client, Registered]) -> None:
+    client, _ = registered
+    many = chunks("bench", *(f"line {n}\n" for n in range(10)))
+    assert client.put_chunks("bench", many[:6]).next_seq == 6
+    assert client.put_chunks("bench", many[3:]).next_seq == 10
+    with pytest.raises(Refused, match="400 bad_chunk"):
+        client.put_chunks("bench", [(many[0][0], b"no zstd")])
+    with pytest.raises(Refused, match="400 bad_chunk: at most 64"):
+        client.put_chunks("bench", many * 7)
+
+
 def test_a_destroyed_instance_is_told_to_end(
     scene: Scene, registered: tuple[Client, Registered], context: Context
 ) -> None:
@@ -229,6 +241,7 @@ CALLS = [
     ("POST", "/tasks/result"),
     ("POST", "/seal"),
     ("PUT", "/chunks/bench/0"),
+    ("POST", "/chunks/bench"),
     ("PUT", "/tail/bench"),
     ("PUT", "/artifacts/a"),
 ]
@@ -247,7 +260,8 @@ def arguments(path: str) -> dict[str, Any]:
     extra = {"X-Chunk-Record": record.to_json(), "X-First-Line": "1", "X-Sha256": hashlib.sha256(b"x").hexdigest()}
     if path in BODIES:
         return {"json": BODIES[path]}
-    return {"data": frame if "chunks" in path else b"x", "headers": {"Authorization": "Bearer nobody", **extra}}
+    data = {"/chunks/bench/0": frame, "/chunks/bench": pack_batch([(record, frame)])}.get(path, b"x")
+    return {"data": data, "headers": {"Authorization": "Bearer nobody", **extra}}
 
 
 @pytest.mark.parametrize(("method", "path"), CALLS)

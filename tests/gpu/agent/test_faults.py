@@ -166,6 +166,37 @@ def test_a_store_that_is_away_is_waited_for(rig: Rig) -> None:
     assert b"proof 1: done" in rig.bench()
 
 
+def test_what_has_waited_goes_up_together(rig: Rig) -> None:
+    controller = rig.prepare("flood:4", proofs=1)
+    asked: list[str] = []
+
+    def away(path: str) -> tuple[int, str] | None:
+        asked.append(path)
+        return (503, "unavailable") if "/chunks/" in path else None
+
+    controller.answer = away
+    rig.run()
+    rig.ended()
+    controller.answer = lambda path: asked.append(path)
+    assert rig.seal_and_exit() == 0
+    assert len(rig.bench()) > 4 << 20
+    taken = [path for path in asked if path.startswith("/chunks/bench")]
+    assert "/chunks/bench" in taken
+    assert len(controller.records["bench"]) > 60
+
+
+def test_a_controller_that_knows_single_chunks_only(rig: Rig) -> None:
+    controller = rig.prepare("flood:1", proofs=1)
+    controller.answer = lambda path: (
+        (405, "method_not_allowed") if path.count("/") == 2 and "/chunks/" in path else None
+    )
+    rig.run()
+    assert rig.ended().exit_code == 0
+    assert rig.seal_and_exit() == 0
+    assert len(rig.bench()) > 1 << 20
+    assert controller.seals[-1].reason.count("takes nothing more") == 0
+
+
 def test_what_the_controller_lost_is_shipped_again(rig: Rig) -> None:
     controller = rig.prepare("slow", proofs=12)
     controller.forget_on_seal = {"bench": 1}

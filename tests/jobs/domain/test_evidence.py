@@ -6,21 +6,24 @@ import dataclasses
 import hashlib
 import io
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import zstandard
 from pydantic import SecretStr
+from sqlalchemy import select
 
 from jobs.context import Context
 from jobs.domain import archive, evidence
 from jobs.domain.agents import AgentRefused
-from jobs.domain.archive_models import Archive
+from jobs.domain.archive_models import Archive, Discard
 from jobs.domain.models import Chunk, Instance
 from jobs.domain.runs import cancel_run
 from logs.errors import NoSuchObject, StoreError
+from logs.reader import StreamReader
 from logs.tail import TailUnavailable
-from logs.wire import GENESIS, MAX_INSTANCE_BYTES, ChunkRecord, chunk_key
+from logs.wire import GENESIS, MAX_ARTIFACTS_BYTES, MAX_INSTANCE_BYTES, ChunkRecord, chunk_key
 from tests.jobs.agent import Agent
 from tests.jobs.scene import Scene
 
@@ -47,6 +50,74 @@ def test_chunks_are_stored_once_and_in_order(scene: Scene) -> None:
     assert agent.send("bench", *first) == evidence.ChunkAck(True, 2)
     assert agent.send("bench", *third).next_seq == 3
     assert keys(scene, agent) == ["bench"] * 3
+
+
+def ship_all(agent: Agent, chunks: list[tuple[ChunkRecord, bytes]]) -> Any:
+    return evidence.store_chunks(agent.context, agent.token, "bench", chunks)
+
+
+def lines_of(scene: Scene, agent: Agent) -> bytes:
+    with scene.context.sessions() as session:
+        records = archive.records_of(session, agent.instance_id)["bench"]
+        segments = archive.segments_of(session, agent.instance_id).get("bench", ())
+    return b"".join(
+        StreamReader(scene.context.store, agent.run_id, agent.instance_id, "bench", records, segments).raw()
+    )
+
+
+def test_many_at_once_are_one_object(scene: Scene) -> None:
+    agent = scene.registered()
+    chunks = [agent.cut("bench", f"line {n}\n") for n in range(12)]
+    assert ship_all(agent, chunks[:6]).next_seq == 6
+    # The answer was lost: they come again, now with more. Those that are in are passed over.
+    assert ship_all(agent, chunks[:6]).next_seq == 6
+    assert ship_all(agent, chunks[4:]).next_seq == 12
+    assert keys(scene, agent) == ["_segments", "_segments"]
+    assert lines_of(scene, agent) == b"".join(b"line %d\n" % n for n in range(12))
+    assert ship_all(agent, [agent.cut("bench", "few\n"), agent.cut("bench", "are not\n")]).next_seq == 14
+    assert sorted(keys(scene, agent)) == ["_segments", "_segments", "bench", "bench"]
+    assert lines_of(scene, agent).endswith(b"line 11\nfew\nare not\n")
+
+
+def test_of_many_at_once_all_are_taken_or_none(scene: Scene) -> None:
+    agent = scene.registered()
+    chunks = [agent.cut("bench", f"line {n}\n") for n in range(8)]
+    refused("out_of_order", lambda: ship_all(agent, chunks[1:]))
+    refused("chain_broken", lambda: ship_all(agent, [*chunks[:4], *chunks[5:]]))
+    refused("bad_chunk", lambda: ship_all(agent, [*chunks[:7], (chunks[7][0], b"junk")]))
+    assert keys(scene, agent) == []
+    forged = Agent(scene.context, scene.clock, agent.run_id, agent.instance_id)
+    ship_all(agent, chunks[:6])
+    others = [forged.cut("bench", f"line {n}\n" if n != 3 else "other\n") for n in range(8)]
+    forged.token = agent.token
+    refused("conflict", lambda: ship_all(forged, others))
+    assert lines_of(scene, agent) == b"".join(b"line %d\n" % n for n in range(6))
+
+
+def test_the_same_chunks_by_many_calls_at_once(scene: Scene) -> None:
+    """An agent that gave up waiting sends again while its first call is still under way, in other company."""
+    agent = scene.registered()
+    chunks = [agent.cut("bench", f"line {n}\n") for n in range(20)]
+
+    def ship(end: int) -> None:
+        for _ in range(50):
+            try:
+                return ship_all(agent, chunks[:end])
+            except AgentRefused as error:
+                if error.code != "overtaken":
+                    raise
+        raise AssertionError("it never got through")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(ship, (5, 20, 9, 14)))
+    assert lines_of(scene, agent) == b"".join(b"line %d\n" % n for n in range(20))
+    # What nothing refers to is marked for deletion, and nothing else.
+    with scene.context.sessions() as session:
+        held = {segment.key(agent.run_id, agent.instance_id, "bench")
+                for segment in archive.segments_of(session, agent.instance_id)["bench"]}  # fmt: skip
+        marked = set(session.scalars(select(Discard.object_key)))
+    stored = {info.key for info in scene.context.store.list(f"runs/{agent.run_id}/") if "_segments" in info.key}
+    assert stored - held == marked
 
 
 def test_other_bytes_under_a_number_that_is_taken(scene: Scene) -> None:
@@ -136,6 +207,33 @@ def test_artifacts(scene: Scene) -> None:
         refused(code, lambda a=data, b=length, c=sha256: store(a, b, c))  # type: ignore[misc]
     assert refused("too_large", lambda: store(b"", 1 << 40, digest)).status == 413
     store(b"abcd", 3, digest)  # what comes after the announced length is not read
+
+
+def test_artifacts_have_a_quota_of_bytes(scene: Scene) -> None:
+    agent = scene.registered()
+    agent.artifact("a", b"12345")
+    agent.artifact("a", b"12345")
+    with scene.context.sessions() as session:
+        account = session.get_one(Archive, agent.instance_id)
+        assert account.artifact_bytes == 5
+        account.artifact_bytes = MAX_ARTIFACTS_BYTES - 3
+        session.commit()
+    assert refused("quota", lambda: agent.artifact("b", b"1234")).status == 413
+    agent.artifact("b", b"123")
+    refused("quota", lambda: agent.artifact("c", b"1"))
+
+
+def test_an_instance_from_before_it_had_an_account(scene: Scene) -> None:
+    agent = scene.registered()
+    agent.ship("bench", "1234\n")
+    agent.artifact("a", b"123")
+    with scene.context.sessions() as session:
+        session.delete(session.get_one(Archive, agent.instance_id))
+        session.commit()
+    agent.ship("bench", "5\n")
+    with scene.context.sessions() as session:
+        account = session.get_one(Archive, agent.instance_id)
+    assert (account.raw_bytes, account.artifact_bytes) == (7, 3)
 
 
 def test_nothing_is_taken_once_the_evidence_is_sealed(scene: Scene) -> None:
