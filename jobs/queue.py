@@ -191,6 +191,7 @@ def run_workers(settings: Settings) -> None:
     """The worker pool; returns when it is told to stop and its jobs are done."""
     import jobs.benchmark
     import jobs.collect
+    import jobs.compact
     import jobs.deploy
     import jobs.destroy
     import jobs.diagnose

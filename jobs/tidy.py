@@ -1,10 +1,16 @@
-"""Witnesses end with their run: they are never evidence, and a stranger's machine has had them long enough."""
+"""What is deleted by and by: witnesses with their run, which are never evidence and which a stranger's machine has had
+long enough; objects of the archive that others replaced.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import exists, select
+from concurrent.futures import ThreadPoolExecutor
+
+from sqlalchemy import delete, exists, select
 
 from jobs.context import Context, current
+from jobs.domain.archive_models import Discard
+from jobs.domain.db import writing
 from jobs.domain.models import Instance, Run
 from jobs.domain.states import ENDED, VERDICTS
 from jobs.domain.work import record, transaction
@@ -12,11 +18,30 @@ from jobs.prepare import witness_prefix
 from logs.errors import StoreError
 
 GONE = "witnesses deleted"
+DISCARDS_AT_ONCE = 10_000
+DELETERS = 8
 
 
 def tidy() -> None:
     """The RQ job, every minute by cron."""
     delete_witnesses(current())
+    delete_discarded(current())
+
+
+def delete_discarded(context: Context) -> None:
+    """Delete the objects that nothing refers to any more and whose readers have had their time."""
+    with context.sessions() as session:
+        query = select(Discard.object_key).where(Discard.due_ms <= context.now_ms()).order_by(Discard.due_ms)
+        keys = list(session.scalars(query.limit(DISCARDS_AT_ONCE)))
+    for at in range(0, len(keys), 500):
+        some = keys[at : at + 500]
+        try:
+            with ThreadPoolExecutor(DELETERS, thread_name_prefix="tidy") as pool:
+                list(pool.map(context.store.delete, some))
+        except StoreError:
+            return  # the next minute tries again
+        with writing(context.sessions) as session:
+            session.execute(delete(Discard).where(Discard.object_key.in_(some)))
 
 
 def delete_witnesses(context: Context) -> None:

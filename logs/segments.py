@@ -8,7 +8,7 @@ segment's bytes are nothing but frames, so `zstd -d` of it gives the log.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -17,10 +17,14 @@ from logs.wire import SEGMENT_BYTES, SEGMENT_CHUNKS, segment_key
 
 @dataclass(frozen=True)
 class Segment:
-    """The chunks from `first_seq` on; `frame_bytes` are the lengths of their frames, in order."""
+    """The chunks from `first_seq` on; `frame_bytes` are the lengths of their frames, in order.
+
+    `mark` is a fresh random id: no two writings have one key, so that what nobody refers to can be deleted safely.
+    """
 
     first_seq: int
     frame_bytes: tuple[int, ...]
+    mark: str
 
     @property
     def last_seq(self) -> int:
@@ -32,7 +36,7 @@ class Segment:
 
     def key(self, run: str, instance: str, stream: str) -> str:
         """Its object. Raises `WireError` for ids and names that are none."""
-        return segment_key(run, instance, stream, self.first_seq, self.last_seq)
+        return segment_key(run, instance, stream, self.first_seq, self.last_seq, self.mark)
 
     def stretch(self, first: int, last: int) -> tuple[int, list[int]]:
         """Where the frames of the chunks `first` to `last` lie: the offset of the first, and the length of each."""
@@ -62,7 +66,7 @@ def split(frame: bytes, lengths: Sequence[int]) -> list[bytes]:
     return [frame[begin:end] for begin, end in pairwise(accumulate(lengths, initial=0))]
 
 
-def planned(frame_bytes: Iterable[tuple[int, int]]) -> Iterator[Segment]:
+def planned(frame_bytes: Iterable[tuple[int, int]], new_mark: Callable[[], str]) -> Iterator[Segment]:
     """Segments of chunks given as (number, length of the frame), in order: each as large as one may be, none over a
     number that is missing.
     """
@@ -71,11 +75,11 @@ def planned(frame_bytes: Iterable[tuple[int, int]]) -> Iterator[Segment]:
     for seq, length in frame_bytes:
         whole = len(lengths) == SEGMENT_CHUNKS or size + length > SEGMENT_BYTES
         if lengths and (whole or seq != first + len(lengths)):
-            yield Segment(first, tuple(lengths))
+            yield Segment(first, tuple(lengths), new_mark())
             lengths, size = [], 0
         if not lengths:
             first = seq
         lengths.append(length)
         size += length
     if lengths:
-        yield Segment(first, tuple(lengths))
+        yield Segment(first, tuple(lengths), new_mark())

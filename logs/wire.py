@@ -190,12 +190,12 @@ def chunk_key(run: str, instance: str, stream: str, seq: int) -> str:
     return f"{instance_prefix(run, instance)}{check_stream_name(stream)}/{seq:010d}.zst"
 
 
-def segment_key(run: str, instance: str, stream: str, first_seq: int, last_seq: int) -> str:
-    """The object of consecutive chunks: their zstd frames, one behind the other."""
+def segment_key(run: str, instance: str, stream: str, first_seq: int, last_seq: int, mark: str) -> str:
+    """The object of consecutive chunks: their frames, one behind the other. `mark` tells one writing from another."""
     _check_int("first_seq", first_seq, 0, MAX_SEQ)
     _check_int("last_seq", last_seq, first_seq, MAX_SEQ)
     prefix = f"{instance_prefix(run, instance)}{check_stream_name(stream)}"
-    return f"{prefix}/_segments/{first_seq:010d}-{last_seq:010d}.zst"
+    return f"{prefix}/_segments/{first_seq:010d}-{last_seq:010d}-{check_id(mark, 'mark')}.zst"
 
 
 def artifact_key(run: str, instance: str, name: str) -> str:

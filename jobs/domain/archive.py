@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select
+from sqlalchemy import func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -14,7 +14,7 @@ from logs.segments import Segment
 from logs.wire import ChunkRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 DISCARD_AFTER_MS = 3600_000
 """How long an object is kept that was replaced: whoever began to read it has had time to finish."""
@@ -51,13 +51,13 @@ def segments_of_all(session: Session, instance_ids: Iterable[str]) -> dict[str, 
     """The same of many instances."""
     found: dict[str, dict[str, list[Segment]]] = {}
     rows = session.execute(
-        select(SegmentRow.instance_id, SegmentRow.stream, SegmentRow.first_seq, SegmentRow.frame_bytes)
+        select(SegmentRow.instance_id, SegmentRow.stream, SegmentRow.first_seq, SegmentRow.frame_bytes, SegmentRow.mark)
         .where(SegmentRow.instance_id.in_(list(instance_ids)))
         .order_by(SegmentRow.instance_id, SegmentRow.stream, SegmentRow.first_seq)
     )
-    for instance_id, stream, first_seq, frame_bytes in rows:
+    for instance_id, stream, first_seq, frame_bytes, mark in rows:
         streams = found.setdefault(instance_id, {})
-        streams.setdefault(stream, []).append(Segment(first_seq, tuple(frame_bytes)))
+        streams.setdefault(stream, []).append(Segment(first_seq, tuple(frame_bytes), mark))
     return found
 
 
@@ -69,6 +69,7 @@ def row_of(stream: str, instance_id: str, segment: Segment, now_ms: int) -> Segm
         first_seq=segment.first_seq,
         last_seq=segment.last_seq,
         frame_bytes=list(segment.frame_bytes),
+        mark=segment.mark,
         created_ms=now_ms,
     )
 
@@ -93,7 +94,11 @@ def opened(session: Session, instance_id: str) -> Archive:
     return Archive(instance_id=instance_id, raw_bytes=raw or 0, artifact_bytes=files or 0)
 
 
-def discard(session: Session, now_ms: int, keys: Iterable[str]) -> None:
+def discard(session: Session, now_ms: int, keys: Sequence[str]) -> None:
     """Have objects deleted that nothing refers to any more, once nobody can be reading them."""
-    for key in keys:
-        session.merge(Discard(object_key=key, due_ms=now_ms + DISCARD_AFTER_MS))
+    for at in range(0, len(keys), 500):
+        some = keys[at : at + 500]
+        known = set(session.scalars(select(Discard.object_key).where(Discard.object_key.in_(some))))
+        rows = [{"object_key": key, "due_ms": now_ms + DISCARD_AFTER_MS} for key in some if key not in known]
+        if rows:
+            session.execute(insert(Discard), rows)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import JSON, ForeignKey, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from jobs.domain.tables import Base
+from jobs.domain.tables import ID, Base
 
 
 class Archive(Base):
@@ -37,6 +37,7 @@ class SegmentRow(Base):
     stream: Mapped[str] = mapped_column(String(32), primary_key=True)
     first_seq: Mapped[int] = mapped_column(primary_key=True)
     last_seq: Mapped[int]
+    mark: Mapped[str] = mapped_column(ID)
     frame_bytes: Mapped[Any] = mapped_column(JSON)
     created_ms: Mapped[int]
 

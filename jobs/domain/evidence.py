@@ -23,7 +23,7 @@ from jobs.domain.models import Artifact, Chunk, Instance
 from jobs.domain.search_models import ChunkGrams
 from logs import tail
 from logs.chunks import ChunkRefused, check_successor, open_frame
-from logs.errors import ObjectConflict
+from logs.errors import ObjectConflict, StoreError
 from logs.grams import packed
 from logs.levels import counts
 from logs.segments import Segment
@@ -160,16 +160,26 @@ def _refuse_too_much(session: Session, instance_id: str, stream: str, new: list[
 def _store(context: Context, instance: Instance, stream: str, new: list[Taken]) -> Segment | None:
     """The bytes, once: many chunks as one segment, few as objects of their own."""
     run = instance.run_id or "none"
-    segment = Segment(new[0].record.seq, tuple(len(c.frame) for c in new)) if len(new) >= SEGMENT_MIN else None
+    if len(new) >= SEGMENT_MIN:
+        return _store_segment(context, instance, stream, new)
+    for chunk in new:
+        try:
+            context.store.put_once(chunk_key(run, instance.id, stream, chunk.record.seq), chunk.frame)
+        except ObjectConflict as error:
+            # The same chunk compressed by another zstd would be other bytes: only the raw content decides.
+            raise _conflict(chunk.record.seq, stream) from error
+    return None
+
+
+def _store_segment(context: Context, instance: Instance, stream: str, new: list[Taken]) -> Segment:
+    segment = Segment(new[0].record.seq, tuple(len(chunk.frame) for chunk in new), context.new_id())
     try:
-        if segment is not None:
-            context.store.put_once(segment.key(run, instance.id, stream), b"".join(chunk.frame for chunk in new))
-        else:
-            for chunk in new:
-                context.store.put_once(chunk_key(run, instance.id, stream, chunk.record.seq), chunk.frame)
-    except ObjectConflict as error:
-        # The same chunk compressed by another zstd would be other bytes: only the raw content decides.
-        raise _conflict(new[0].record.seq, stream) from error
+        context.store.put_once(
+            segment.key(instance.run_id or "none", instance.id, stream), b"".join(chunk.frame for chunk in new)
+        )
+    except StoreError:
+        _discard(context, instance, stream, segment)  # it may be there all the same
+        raise
     return segment
 
 
@@ -199,11 +209,9 @@ def _write_down(
 
 
 def _discard(context: Context, instance: Instance, stream: str, segment: Segment) -> None:
-    """Delete a segment later that nothing will refer to; unless the very same one was written down."""
+    """Nothing will refer to this object: each writing has a key of its own."""
     with writing(context.sessions) as session:
-        if segment not in archive.segments_of(session, instance.id).get(stream, ()):
-            key = segment.key(instance.run_id or "none", instance.id, stream)
-            archive.discard(session, context.now_ms(), [key])
+        archive.discard(session, context.now_ms(), [segment.key(instance.run_id or "none", instance.id, stream)])
 
 
 def _edge(session: Session, instance_id: str, stream: str, seq: int) -> bytes:

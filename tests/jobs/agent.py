@@ -90,6 +90,11 @@ class Agent:
         self.shipped.append((stream, record, frame))
         return evidence.store_chunk(self.context, self.token, stream, record.seq, record, frame)
 
+    def send_all(self, stream: str, chunks: list[tuple[ChunkRecord, bytes]]) -> Any:
+        """Many at once."""
+        self.shipped += [(stream, *chunk) for chunk in chunks]
+        return evidence.store_chunks(self.context, self.token, stream, chunks)
+
     def artifact(self, name: str, data: bytes) -> None:
         digest = hashlib.sha256(data).hexdigest()
         evidence.store_artifact(self.context, self.token, name, io.BytesIO(data), len(data), digest)

@@ -25,7 +25,9 @@ def put_segments(
 ) -> tuple[list[ChunkRecord], list[Segment]]:
     """The chunks of a stream `bench`, those of `spans` in segments, the others by themselves."""
     chunks = cut_all("bench", feeds, 40)
-    segments = [Segment(first, tuple(len(frame) for _, frame in chunks[first : last + 1])) for first, last in spans]
+    segments = [
+        Segment(first, tuple(len(frame) for _, frame in chunks[first : last + 1]), "m1") for first, last in spans
+    ]
     for segment in segments:
         frames = b"".join(frame for _, frame in chunks[segment.first_seq : segment.last_seq + 1])
         store.put_once(segment.key("r1", instance, "bench"), frames)
@@ -86,7 +88,7 @@ def test_exact_stretches(store: Store, instance: str) -> None:
 @given(st.lists(st.integers(1, 400_000), max_size=700), st.sets(st.integers(0, 700), max_size=4))
 def test_plans_hold_everything_and_nothing_twice(lengths: list[int], missing: set[int]) -> None:
     chunks = [(seq, length) for seq, length in enumerate(lengths) if seq not in missing]
-    plan = list(planned(chunks))
+    plan = list(planned(chunks, lambda: "m"))
     told = [(s.first_seq + i, length) for s in plan for i, length in enumerate(s.frame_bytes)]
     assert told == chunks
     assert all(len(s.frame_bytes) <= SEGMENT_CHUNKS and s.bytes <= SEGMENT_BYTES for s in plan)

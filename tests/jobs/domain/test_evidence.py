@@ -53,7 +53,7 @@ def test_chunks_are_stored_once_and_in_order(scene: Scene) -> None:
 
 
 def ship_all(agent: Agent, chunks: list[tuple[ChunkRecord, bytes]]) -> Any:
-    return evidence.store_chunks(agent.context, agent.token, "bench", chunks)
+    return agent.send_all("bench", chunks)
 
 
 def lines_of(scene: Scene, agent: Agent) -> bytes:
