@@ -157,8 +157,8 @@ def _seal(context: Context, claim: Claim, instance: Instance, outputs: dict[str,
             _keep(context, instance, name, data)
         manifest = _manifest(context, instance)
     with context.sessions() as session:
-        records, segments = archive.records_of(session, instance.id), archive.segments_of(session, instance.id)
-    bundle = write_bundle(context.store, manifest, records, segments)
+        records, places = archive.records_of(session, instance.id), archive.places_of(session, instance.id)
+    bundle = write_bundle(context.store, manifest, records, places)
     status, summary = evidence.evidence_status(manifest)
     _finish(context, claim, {"evidence": status, "evidence_text": summary, "evidence_sha256": bundle.sha256}, summary)
 

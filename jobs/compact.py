@@ -20,10 +20,11 @@ from jobs.domain.archive_models import Archive, SegmentRow
 from jobs.domain.db import writing
 from jobs.domain.models import Chunk, Instance
 from jobs.domain.states import BILLABLE
-from logs.chunks import ChunkRefused, open_frame
+from logs.chunks import ChunkRefused
 from logs.errors import NoSuchObject, StoreError, TooLarge
+from logs.frames import read_frame
 from logs.segments import Segment, planned
-from logs.wire import MAX_FRAME_BYTES, SEGMENT_BYTES, ChunkRecord, chunk_key
+from logs.wire import SEGMENT_BYTES, ChunkRecord, chunk_key
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ def _loose(session: Session, instance_id: str, stream: str) -> list[ChunkRecord]
     mine = (Chunk.instance_id == instance_id, Chunk.stream == stream)
     last = session.scalar(select(func.max(Chunk.seq)).where(*mine))
     gaps, begin = [], 0
-    for segment in archive.segments_of(session, instance_id).get(stream, []):
+    for segment in archive.segments_of(session, instance_id, stream):
         gaps.append((begin, segment.first_seq - 1))
         begin = segment.last_seq + 1
     gaps.append((begin, -1 if last is None else last))
@@ -121,12 +122,10 @@ def _compact_stream(context: Context, where: Where, records: list[ChunkRecord]) 
 def _frame(context: Context, where: Where, record: ChunkRecord) -> bytes:
     """Empty where the store has lost or altered it: that one stays as it is, for whoever reads it to be told."""
     try:
-        frame = context.store.get(chunk_key(*where, record.seq), MAX_FRAME_BYTES)
-        open_frame(frame, record)
+        return read_frame(context.store, *where, record)
     except (NoSuchObject, ChunkRefused, TooLarge) as error:
         log.warning("%s: chunk %d is left as it is: %s", "/".join(where), record.seq, error)
         return b""
-    return frame
 
 
 def _keep(context: Context, where: Where, segment: Segment, data: bytes) -> None:

@@ -71,6 +71,7 @@ def run_cron(settings: Settings) -> None:
         *scans(settings),
         CronJob("lifecycle", func_name="jobs.tidy.tidy", interval=60),
         CronJob("prepare", func_name="jobs.compact.compact", interval=60),
+        CronJob("prepare", func_name="jobs.retention.expire", interval=600),
         CronJob("prepare", func_name="jobs.diagnose.diagnose_missed", interval=60),
     ]
     JsonCron(jobs, connection=Redis.from_url(settings.redis_url.get_secret_value()), logging_level="WARNING").start()

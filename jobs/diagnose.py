@@ -22,6 +22,7 @@ from jobs.diagnosis.load import lines_of, rows_of
 from jobs.diagnosis.report import Report
 from jobs.diagnosis.signatures import digest
 from jobs.domain import archive
+from jobs.domain.archive_models import Archive
 from jobs.domain.db import writing
 from jobs.domain.diagnosis_models import Diagnosis
 from jobs.domain.models import Artifact, Event, Instance, Run
@@ -56,9 +57,10 @@ def diagnose_missed() -> None:
     """The RQ job by cron: instances of runs that ended badly, sealed, and without a diagnosis."""
     context = current()
     missing = ~select(Diagnosis.instance_id).where(Diagnosis.instance_id == Instance.id).exists()
+    expired = select(Archive.instance_id).where(Archive.instance_id == Instance.id, Archive.expired_ms.is_not(None))
     bad = select(Run.id).where(Run.state.in_(BAD)).scalar_subquery()
     with context.sessions() as session:
-        query = select(Instance.id).where(Instance.run_id.in_(bad), Instance.evidence != "", missing)
+        query = select(Instance.id).where(Instance.run_id.in_(bad), Instance.evidence != "", missing, ~expired.exists())
         found = list(session.scalars(query.order_by(Instance.created_ms.desc()).limit(AT_ONCE)))
     for instance_id in found:
         try:
@@ -94,16 +96,26 @@ def diagnose_instance(context: Context, instance_id: str) -> Report | None:
                 created_ms=context.now_ms(),
             )
         )
+        for stream, line in _cited(report):
+            lines = range(line, line + 1)
+            archive.pin(session, context.now_ms(), instance_id, stream, lines, "diagnosis", "diagnose")
     return report
+
+
+def _cited(report: Report) -> set[tuple[str, int]]:
+    """The lines of streams that the report points at: they never expire."""
+    told = {(moment.file, moment.line) for moment in report.timeline}
+    told |= {(line.file, line.line) for hypothesis in report.hypotheses for line in hypothesis.evidence}
+    return {(file.removesuffix(".log"), line) for file, line in told if file.endswith(".log") and line > 0}
 
 
 def case_of(context: Context, session: Session, instance: Instance, run: Run) -> Case:
     """The case of one instance: its streams from the archive, facts from SQL. Raises `StoreError`."""
     facts = facts_of(session, instance, run)
     case = Case(facts=facts, sources={"case.toml": _as_toml(facts)})
-    segments = archive.segments_of(session, instance.id)
+    places = archive.places_of(session, instance.id)
     for stream, records in archive.records_of(session, instance.id).items():
-        reader = StreamReader(context.store, run.id, instance.id, stream, records, segments.get(stream, ()))
+        reader = StreamReader(context.store, run.id, instance.id, stream, records, places[stream])
         lines = lines_of(_joined(reader))
         if stream == "gpu":
             case.gpu_file, case.gpu = "gpu.log", rows_of(lines)

@@ -136,11 +136,10 @@ def _instances(session: Session, scope: Scope) -> Iterator[tuple[Instance, list[
     for instance_id, count in [*session.execute(_wanted(scope)), ("", 0)]:
         if batch and (not instance_id or len(batch) >= AT_ONCE or chunks + count > CHUNKS_AT_ONCE):
             found = {i.id: i for i in session.scalars(select(Instance).where(Instance.id.in_(batch)))}
-            pieces, segments = _pieces(session, batch, scope), archive.segments_of_all(session, batch)
+            pieces, places = _pieces(session, batch, scope), archive.places(session, batch)
             for one in batch:
-                held = segments.get(one, {})
                 streams = pieces.get(one, {}).items()
-                yield found[one], [_Stream(name, here, Segments(held.get(name, ()))) for name, here in streams]
+                yield found[one], [_Stream(name, here, places[one][name]) for name, here in streams]
             batch, chunks = [], 0
         batch.append(instance_id)
         chunks += count

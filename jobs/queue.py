@@ -196,6 +196,7 @@ def run_workers(settings: Settings) -> None:
     import jobs.destroy
     import jobs.diagnose
     import jobs.prepare
+    import jobs.retention
     import jobs.scan  # noqa: F401 - loaded once here, so that no fork has to
 
     context = current()

@@ -65,6 +65,9 @@ class Settings(BaseSettings):
     local_cores_per_offer: int = Field(default=0, ge=0, description="0: all cores in one offer")
     lease_s: int = Field(default=900, ge=30)
     evidence_deadline_s: int = Field(default=120, ge=10)
+    keep_passed_days: float = Field(default=0, ge=0, description="0: for ever")
+    keep_failed_days: float = Field(default=0, ge=0, description="0: for ever")
+    keep_cancelled_days: float = Field(default=0, ge=0, description="0: for ever")
 
     @field_validator("state_dir")
     @classmethod

@@ -26,7 +26,7 @@ from logs.errors import NoSuchObject
 from logs.frames import read_chunks
 from logs.gaps import in_order, missing_text
 from logs.multipart import MAX_PARTS, PART_BYTES, PartWriter
-from logs.segments import Segment, Segments
+from logs.segments import NONE, Segments
 from logs.store import Store
 from logs.wire import (
     MIB,
@@ -59,7 +59,7 @@ def write_bundle(
     store: Store,
     manifest: Mapping[str, Any],
     streams: Mapping[str, Iterable[ChunkRecord]],
-    segments: Mapping[str, Iterable[Segment]] | None = None,
+    segments: Mapping[str, Segments] | None = None,
 ) -> Bundle:
     """Writes the manifest and the bundle of one instance, each once.
 
@@ -78,7 +78,7 @@ def write_bundle(
         writer = _BundleWriter(archive, store, run, instance)
         writer.add("manifest.json", [text], len(text))
         for name in manifest["streams"]:
-            held = Segments((segments or {}).get(name, ()))
+            held = (segments or {}).get(name, NONE)
             writer.add_stream(name, in_order(streams.get(name, ())), held, manifest["streams"][name]["gaps"])
         for artifact in manifest["artifacts"]:
             writer.add_artifact(artifact)

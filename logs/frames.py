@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from logs.chunks import ChunkRefused, open_frame
 from logs.errors import NoSuchObject, OutOfRange, TooLarge
-from logs.segments import Segment, Segments, split
+from logs.segments import NONE, Segment, Segments, split
 from logs.store import Store
 from logs.wire import MAX_FRAME_BYTES, MIB, ChunkRecord, chunk_key
 
@@ -17,7 +17,6 @@ READERS = 8
 PIECE_BYTES = MIB  # raw bytes that one request brings at most
 AHEAD_BYTES = 8 * MIB  # raw bytes in flight
 AHEAD_PIECES = 64
-NONE = Segments()
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,13 @@ class Chunk:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Consecutive chunks that come by one request: a stretch of `segment`, or one chunk by itself."""
+    """Consecutive chunks that come by one request: a stretch of `segment`, or one chunk by itself, or nothing of one
+    that is `gone`.
+    """
 
     records: list[ChunkRecord]
     segment: Segment | None
+    gone: str = ""
 
     @property
     def raw_bytes(self) -> int:
@@ -48,7 +50,19 @@ def read_chunk(
 
     Raises `StoreUnavailable` and `StoreRefused`.
     """
-    return _read(store, (run, instance, stream), _Piece([record], segments.of(record.seq)))[0]
+    return _read(store, (run, instance, stream), next(_pieces([record], segments)))[0]
+
+
+def read_frame(
+    store: Store, run: str, instance: str, stream: str, record: ChunkRecord, segments: Segments = NONE
+) -> bytes:
+    """The frame of one chunk, as it came and checked again.
+
+    Raises `NoSuchObject`, `OutOfRange`, `TooLarge`, `ChunkRefused`; `StoreUnavailable`, `StoreRefused`.
+    """
+    frame = _frames(store, (run, instance, stream), _Piece([record], segments.of(record.seq)))[0]
+    open_frame(frame, record)
+    return frame
 
 
 def read_chunks(
@@ -90,16 +104,18 @@ def _pieces(records: Iterable[ChunkRecord], segments: Segments) -> Iterator[_Pie
             and size + record.raw_bytes <= PIECE_BYTES
         )
         if together and not goes_on:
-            yield _Piece(together, held)
+            yield _Piece(together, held, "" if held else segments.gone)
             together, size = [], 0
         together.append(record)
         held, size = segment, size + record.raw_bytes
     if together:
-        yield _Piece(together, held)
+        yield _Piece(together, held, "" if held else segments.gone)
 
 
 def _read(store: Store, where: tuple[str, str, str], piece: _Piece) -> list[Chunk]:
     records = piece.records
+    if piece.gone:
+        return [Chunk(record, b"", piece.gone) for record in records]
     try:
         frames = _frames(store, where, piece)
     except NoSuchObject:

@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from logs.frames import read_chunk, read_chunks
 from logs.gaps import in_order, missing_text
-from logs.segments import Segment, Segments
+from logs.segments import NONE, Segments
 from logs.store import Store
 from logs.wire import KIB, ChunkRecord
 
@@ -80,7 +80,7 @@ class _Open:
 
 class StreamReader:
     """One stream of one instance. `records`: those that the controller holds, in any order; `segments`: where the bytes
-    of those are that have no object of their own.
+    of those are that have no object of their own, and whether those are gone.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class StreamReader:
         instance: str,
         stream: str,
         records: Iterable[ChunkRecord],
-        segments: Iterable[Segment] = (),
+        segments: Segments = NONE,
     ) -> None:
         self._store = store
         self._where = (run, instance, stream)
-        self._segments = Segments(segments)
+        self._segments = segments
         self._records = in_order(records)
         # Where each chunk ends, as a running maximum: a sender's false numbers can't unsort it.
         self._ends = list(accumulate((record.next_line for record in self._records), max))
@@ -127,7 +127,8 @@ class StreamReader:
     def _walk(self, first: int, last: int) -> Iterator[Line]:
         """Every line and mark that overlaps the range; lines before `first` may come too."""
         line: _Open | None = None
-        for index in range(bisect_left(self._ends, first), len(self._records)):
+        begin = bisect_left(self._ends, first)
+        for index in range(begin, len(self._records)):
             record = self._records[index]
             if record.seq != (self._records[index - 1].seq + 1 if index else 0):
                 yield from _closed(line)
@@ -136,6 +137,14 @@ class StreamReader:
                 yield from _mark(gap, record.first_line, record.t_first_ms, first)
             if record.first_line > last:
                 break
+            if self._segments.lacks(record.seq):
+                yield from _closed(line)
+                line = None
+                if index == begin or not self._segments.lacks(self._records[index - 1].seq):
+                    yield from _mark(
+                        record.first_line, self._until(index), record.t_first_ms, first, self._segments.gone
+                    )
+                continue
             line = line or _Open(record.first_line, record.t_first_ms, bytearray())
             if record.lines == 0 and (line.number < first or line.length >= SHOWN_BYTES):
                 line.length += record.raw_bytes  # nothing of it is shown: no need to read it
@@ -155,6 +164,12 @@ class StreamReader:
                 line = _Open(line.number + 1, record.t_first_ms, bytearray())
             line.add(rest)
         yield from _closed(line)
+
+    def _until(self, index: int) -> int:
+        """The line after those that are gone together with chunk `index`."""
+        while index + 1 < len(self._records) and self._segments.lacks(self._records[index + 1].seq):
+            index += 1
+        return self._records[index].next_line
 
 
 def _closed(line: _Open | None) -> Iterator[Line]:

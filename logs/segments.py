@@ -45,20 +45,29 @@ class Segment:
 
 
 class Segments:
-    """The segments of one stream, by the chunks that they hold."""
+    """The segments of one stream, by the chunks that they hold.
 
-    def __init__(self, segments: Iterable[Segment] = ()) -> None:
+    `gone`: why chunks that no segment holds have no object of their own either; empty while they do.
+    """
+
+    def __init__(self, segments: Iterable[Segment] = (), gone: str = "") -> None:
+        self.gone = gone
         self._segments = sorted(segments, key=lambda segment: segment.first_seq)
         self._firsts = [segment.first_seq for segment in self._segments]
 
-    def __iter__(self) -> Iterator[Segment]:
-        return iter(self._segments)
-
     def of(self, seq: int) -> Segment | None:
-        """The segment that holds chunk `seq`; None: it has an object of its own."""
+        """The segment that holds chunk `seq`; None: it has an object of its own, or is gone."""
         at = bisect_right(self._firsts, seq) - 1
         found = self._segments[at] if at >= 0 else None
         return found if found is not None and seq <= found.last_seq else None
+
+    def lacks(self, seq: int) -> bool:
+        """True where chunk `seq` is gone on purpose."""
+        return bool(self.gone) and self.of(seq) is None
+
+
+NONE = Segments()
+"""Every chunk has an object of its own."""
 
 
 def split(frame: bytes, lengths: Sequence[int]) -> list[bytes]:

@@ -81,7 +81,7 @@ class Follower:
 
     def _from_archive(self, session: Session) -> list[TailLine]:
         lines: list[TailLine] = []
-        segments = archive.segments_of(session, self._instance)
+        places = archive.places_of(session, self._instance)
         for summary in queries.streams_of(session, [self._instance]):
             first = self._next.get(summary.stream, max(1, summary.lines - CATCH_UP + 1))
             if summary.lines < first:
@@ -98,7 +98,7 @@ class Follower:
             )
             records = [ChunkRecord(*row) for row in rows]
             reader = StreamReader(
-                self._store(), self._run, self._instance, summary.stream, records, segments.get(summary.stream, ())
+                self._store(), self._run, self._instance, summary.stream, records, places[summary.stream]
             )
             try:
                 found = reader.lines(first, min(summary.lines - first + 1, 500))

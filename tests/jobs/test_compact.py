@@ -31,7 +31,7 @@ def shipped(scene: Scene, count: int) -> Agent:
 
 def segments(scene: Scene, agent: Agent) -> list[tuple[int, int]]:
     with scene.context.sessions() as session:
-        held = archive.segments_of(session, agent.instance_id).get("bench", [])
+        held = archive.segments_of(session, agent.instance_id, "bench")
     return [(segment.first_seq, segment.last_seq) for segment in held]
 
 
@@ -43,7 +43,7 @@ def objects(scene: Scene, agent: Agent) -> list[str]:
 def text(scene: Scene, agent: Agent) -> bytes:
     with scene.context.sessions() as session:
         records = archive.records_of(session, agent.instance_id)["bench"]
-        held = archive.segments_of(session, agent.instance_id).get("bench", ())
+        held = archive.places_of(session, agent.instance_id)["bench"]
     reader = StreamReader(scene.context.store, agent.run_id, agent.instance_id, "bench", records, held)
     assert not any(line.gap for line in reader.lines(1, 500))
     return b"".join(reader.raw())

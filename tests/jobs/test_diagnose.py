@@ -10,6 +10,7 @@ from jobs import collect, diagnose
 from jobs.diagnosis.engine import diagnose as conclude
 from jobs.diagnosis.load import load_case
 from jobs.diagnosis.report import Report
+from jobs.domain.archive_models import Pin
 from jobs.domain.diagnosis_models import Diagnosis
 from logs.wire import bundle_key
 from tests.jobs.agent import Agent
@@ -58,6 +59,11 @@ def test_the_incident_is_diagnosed_after_the_machine_is_gone(scene: Scene) -> No
     # At least once: again is the same.
     diagnose.diagnose(agent.instance_id, 2)
     assert kept(scene, agent).report == row.report
+    # The lines that it cites never expire.
+    with scene.context.sessions() as session:
+        pins = session.execute(select(Pin.stream, Pin.first_line, Pin.last_line, Pin.why)).all()
+    assert ("daemon", 41, 41, "diagnosis") in pins
+    assert len(pins) == len(set(pins))
 
 
 def test_what_redis_lost_is_diagnosed_by_the_clock(scene: Scene) -> None:

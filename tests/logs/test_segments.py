@@ -41,7 +41,7 @@ def put_segments(
 def test_a_page_and_a_download_are_the_same_from_segments(store: Store, instance: str) -> None:
     records, segments = put_segments(store, instance, LINES, [(0, 20), (21, 40), (45, 90)])
     assert len(records) > 100
-    reader = StreamReader(store, "r1", instance, "bench", records, segments)
+    reader = StreamReader(store, "r1", instance, "bench", records, Segments(segments))
     assert b"".join(reader.raw()) == b"".join(LINES)
     rng = random.Random(1)
     for first in (1, 5999, *rng.sample(range(1, 6000), 12)):

@@ -13,12 +13,11 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from jobs.domain.archive import records_of, segments_of
+from jobs.domain.archive import places_of, records_of
 from jobs.domain.models import Controller, Event, Instance, Run
 from jobs.domain.states import DESTROYED, DESTROYING, INSTANCE_EDGES, RUN_EDGES
 from logs.chunks import check_successor
 from logs.frames import read_chunk
-from logs.segments import Segments
 from logs.wire import bundle_key
 from tests.scenarios.world import World
 
@@ -109,10 +108,9 @@ def _one_machine_at_a_time(instances: list[Instance]) -> None:
 
 def _chain_is_whole(world: World, session: Session, instance: Instance) -> None:
     """Each chunk follows the one before it, and the archive holds the very bytes that its record names."""
-    segments = segments_of(session, instance.id)
+    places = places_of(session, instance.id)
     for stream, records in records_of(session, instance.id).items():
-        held = Segments(segments.get(stream, ()))
         for before, record in zip([None, *records[:-1]], records, strict=True):
             check_successor(before, record)
-            chunk = read_chunk(world.context.store, instance.run_id or "none", instance.id, stream, record, held)
+            chunk = read_chunk(world.context.store, instance.run_id or "none", instance.id, stream, record, places[stream])
             assert not chunk.damage, f"{stream}: {chunk.damage}"

@@ -61,6 +61,7 @@ def page() -> str:
         "archive.html",
         instances=paging.page(rows, total, PER_PAGE),
         streams=streams,
+        expired=archive.expired(session, [row.id for row in rows]),
         machines=memory.known(session, ((i.provider, i.machine_id) for i in rows), scope.now_ms()),
         filters={name: paging.arg(name) for name in ("run", "machine", "from", "to", "stream", "evidence")},
         filtered=any(request.args.get(name) for name in ("run", "machine", "from", "to", "stream", "evidence")),
@@ -75,7 +76,7 @@ def reader_of(instance: Instance, stream: str) -> StreamReader:
     records = [ChunkRecord(*row) for row in rows]
     if not records:
         abort(404, description=f"The archive holds no stream {stream[:32]} of this instance.")
-    segments = archive.segments_of(scope.db(), instance.id).get(stream, ())
+    segments = archive.places_of(scope.db(), instance.id)[stream]
     return StreamReader(scope.context().store, instance.run_id or "none", instance.id, stream, records, segments)
 
 
@@ -111,6 +112,7 @@ def lines(instance_id: str, stream: str) -> str | Response:
         last=last,
         per_page=LINES_PER_PAGE,
         away=away,
+        expired=archive.expired(scope.db(), [instance_id]).get(instance_id, ""),
         last_page=(last - 1) // LINES_PER_PAGE * LINES_PER_PAGE + 1,
         streams=queries.streams_of(scope.db(), [instance_id]),
     )

@@ -9,8 +9,10 @@ from itertools import chain
 from flask import Blueprint, Response, abort
 from sqlalchemy import select
 
+from jobs.domain import archive
 from jobs.domain.models import Artifact, Controller, Instance, Proof, Run
 from jobs.receipts import receipt as receipts
+from logs.errors import NoSuchObject
 from logs.wire import bundle_key
 from web import scope
 from web.access import viewer
@@ -40,6 +42,12 @@ def _stem(instance: Instance) -> str:
     return f"{(instance.run_id or 'none')[:8]}-{instance.id[:8]}"
 
 
+def _refuse_expired(instance: Instance) -> None:
+    """404 with the day, where the bytes of an old run were deleted."""
+    if gone := archive.expired(scope.db(), [instance.id]).get(instance.id):
+        abort(404, description=f"It {gone}. What is cited elsewhere is kept, as are the hashes of everything.")
+
+
 @blueprint.get("/archive/<instance_id>/<stream>/raw")
 @viewer
 def raw(instance_id: str, stream: str) -> Response:
@@ -57,6 +65,7 @@ def evidence(instance_id: str) -> Response:
     instance = load(instance_id)
     if instance.evidence_sha256 is None:
         abort(404, description="There is no sealed bundle (yet): the evidence is sealed when the work has ended.")
+    _refuse_expired(instance)
     opened = scope.context().store.open_range(bundle_key(instance.run_id or "none", instance.id))
     return attachment(opened, f"evidence-{_stem(instance)}.zip", opened.bytes, "application/zip")
 
@@ -87,5 +96,9 @@ def artifact(instance_id: str, name: str) -> Response:
     row = scope.db().scalar(select(Artifact).where(Artifact.instance_id == instance.id, Artifact.name == name))
     if row is None:
         abort(404, description="This instance has no such artifact.")
-    opened = scope.context().store.open_range(row.object_key)
+    try:
+        opened = scope.context().store.open_range(row.object_key)
+    except NoSuchObject:
+        _refuse_expired(instance)
+        raise
     return attachment(opened, f"{_stem(instance)}-{name.replace('/', '-')}", opened.bytes)

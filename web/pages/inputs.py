@@ -83,9 +83,7 @@ def upload(kind: str) -> tuple[Response, int]:
     except StoreError as error:
         log.error("an upload failed: %s", error)
         return _problem(503, "The archive does not answer, so nothing was stored. Try again in a moment.")
-    return jsonify(
-        id=row.id, name=visible(row.name), kind=row.kind, size=f.size(row.size_bytes), facts=row.facts
-    ), 201
+    return jsonify(id=row.id, name=visible(row.name), kind=row.kind, size=f.size(row.size_bytes), facts=row.facts), 201
 
 
 def _problem(status: int, text: str) -> tuple[Response, int]:

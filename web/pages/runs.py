@@ -6,6 +6,8 @@ from flask import Blueprint, abort, flash, redirect, render_template, request, u
 from sqlalchemy import func, select
 from werkzeug.wrappers import Response
 
+from jobs.domain import archive
+from jobs.domain.archive_models import Keep
 from jobs.domain.models import Instance, Proof, Run
 from jobs.domain.runs import InvalidRequest, cancel_run, run_again
 from web import live, paging, queries, scope
@@ -63,7 +65,8 @@ def _run(run_id: str) -> Run:
 @viewer
 def page(run_id: str) -> str:
     run = _run(run_id)
-    return render_template("run.html", run=run, parts=live.run_parts(scope.context(), scope.db(), run))
+    kept = scope.db().get(Keep, run_id)
+    return render_template("run.html", run=run, kept=kept, parts=live.run_parts(scope.context(), scope.db(), run))
 
 
 @blueprint.get("/runs/<run_id>/proofs")
@@ -96,6 +99,23 @@ def cancel(run_id: str) -> Response:
         flash("The run had ended already; its verdict stands.")
     else:
         flash("The run is cancelled. Its machine keeps the logs, then goes.")
+    return redirect(url_for("runs.page", run_id=run_id))
+
+
+@blueprint.post("/runs/<run_id>/keep")
+@operator
+def keep(run_id: str) -> Response:
+    """Its logs and artifacts never expire, or, with `end`, as those of other runs do."""
+    _run(run_id)
+    reason = request.form.get("reason", "").strip()[:500]
+    if request.form.get("end"):
+        archive.let_go(scope.context(), run_id, scope.actor())
+        flash("Its logs and artifacts expire as those of other runs do.")
+    elif not reason:
+        flash("Say why: the reason is kept with the run. Nothing was changed.")
+    else:
+        archive.keep_run(scope.context(), run_id, scope.actor(), reason)
+        flash("Its logs and artifacts are kept for ever.")
     return redirect(url_for("runs.page", run_id=run_id))
 
 

@@ -59,7 +59,7 @@ def ship_all(agent: Agent, chunks: list[tuple[ChunkRecord, bytes]]) -> Any:
 def lines_of(scene: Scene, agent: Agent) -> bytes:
     with scene.context.sessions() as session:
         records = archive.records_of(session, agent.instance_id)["bench"]
-        segments = archive.segments_of(session, agent.instance_id).get("bench", ())
+        segments = archive.places_of(session, agent.instance_id)["bench"]
     return b"".join(
         StreamReader(scene.context.store, agent.run_id, agent.instance_id, "bench", records, segments).raw()
     )
@@ -114,7 +114,7 @@ def test_the_same_chunks_by_many_calls_at_once(scene: Scene) -> None:
     # What nothing refers to is marked for deletion, and nothing else.
     with scene.context.sessions() as session:
         held = {segment.key(agent.run_id, agent.instance_id, "bench")
-                for segment in archive.segments_of(session, agent.instance_id)["bench"]}  # fmt: skip
+                for segment in archive.segments_of(session, agent.instance_id, "bench")}  # fmt: skip
         marked = set(session.scalars(select(Discard.object_key)))
     stored = {info.key for info in scene.context.store.list(f"runs/{agent.run_id}/") if "_segments" in info.key}
     assert stored - held == marked
