@@ -12,6 +12,7 @@ _ERROR = re.compile(
     rb"|\b[a-z0-9_]+(?:error|exception)\b|\bcuda_error_\w+|nvrm: xid",
     re.IGNORECASE,
 )
+_COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 _WARN = re.compile(rb"\b(?:warn(?:ing)?|retry(?:ing)?|timed? ?out|timeout|refused|denied)\b", re.IGNORECASE)
 # "0 errors", "errors: 0", "no error", "error_rate=0.0" are good news.
 _NONE = re.compile(
@@ -24,6 +25,8 @@ _NONE = re.compile(
 def level_of(line: bytes) -> str:
     """`error`, `warn` or `info`. Only the first 2,000 bytes of a line are looked at."""
     head = line[:2000]
+    if b"\x1b" in head:
+        head = _COLOUR.sub(b" ", head)  # its last letter would join the word that it colours
     if _ERROR.search(head):
         return INFO if _NONE.search(head) and not _ERROR.search(_NONE.sub(b"", head)) else ERROR
     return WARN if _WARN.search(_NONE.sub(b"", head)) else INFO
