@@ -17,6 +17,7 @@ from sqlalchemy import select
 from jobs import payloads, provider_logs
 from jobs.context import Context, current
 from jobs.diagnose import BAD, facts_of
+from jobs.diagnosis.case import table_of
 from jobs.domain import archive
 from jobs.domain.agents import AgentRefused
 from jobs.domain.db import writing
@@ -227,7 +228,7 @@ def _manifest(context: Context, instance: Instance) -> dict[str, Any]:
         instance=instance.id,
         streams={**{name: [] for name in declared}, **records},
         artifacts=[evidence.Artifact(a.name, a.size_bytes, a.sha256) for a in artifacts],
-        exit_codes=said.get("exit_codes") or {},
+        exit_codes=table_of(said, "exit_codes"),
         stages=[{"at_ms": e.at_ms, "old": e.old, "new": e.new, "reason": e.reason} for e in events],
         hardware=instance.facts,
         telemetry=instance.telemetry,

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from jobs import payloads
 from jobs.context import Context, current
-from jobs.diagnosis.case import Case
+from jobs.diagnosis.case import Case, table_of
 from jobs.diagnosis.engine import diagnose as conclude
 from jobs.diagnosis.fingerprint import fingerprint
 from jobs.diagnosis.load import lines_of, rows_of
@@ -149,7 +149,6 @@ def facts_of(session: Session, instance: Instance, run: Run) -> dict[str, Any]:
         )
     )
     said = instance.agent_manifest or {}
-    gpus = instance.facts.get("gpus") or []
     result = run.result or {}
     payload = payloads.load(run.payload)
     return {
@@ -158,13 +157,13 @@ def facts_of(session: Session, instance: Instance, run: Run) -> dict[str, Any]:
             "payload": run.payload,
             "outcome": run.state,
             "reason": run.reason,
-            "exit_codes": {k: v for k, v in (said.get("exit_codes") or {}).items() if v is not None},
-            "signals": said.get("signals") or {},
+            "exit_codes": {k: v for k, v in table_of(said, "exit_codes").items() if v is not None},
+            "signals": table_of(said, "signals"),
         },
         "minutes": _minutes(moves, instance),
         "hardware": {
-            "gpu_model": gpus[0].get("name", "") if gpus else "",
-            "num_gpus": len(gpus),
+            "gpu_model": next(iter(instance.gpu_names), ""),
+            "num_gpus": len(instance.gpu_names),
             **{k: v for k, v in instance.facts.items() if isinstance(v, str | int | float)},
         },
         "image": {"expected_digest": instance.image_expected, "digest": instance.image_ran},

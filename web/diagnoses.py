@@ -87,15 +87,10 @@ def _cluster(session: Session, fingerprint: str, count: int, first_ms: int, last
         count,
         len({(i.provider, i.machine_id) for i in instances}),
         _distinct(i.image_ran for i in instances),
-        _distinct(_gpu(i) for i in instances),
+        _distinct(next(iter(i.gpu_names), "no GPU") for i in instances),
         first_ms,
         last_ms,
     )
-
-
-def _gpu(instance: Instance) -> str:
-    gpus = instance.facts.get("gpus") or []
-    return str(gpus[0].get("name", "")) if gpus else "no GPU"
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

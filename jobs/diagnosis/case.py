@@ -38,11 +38,6 @@ class Case:
     gpu_file: str = ""
     sources: dict[str, list[str]] = field(default_factory=dict)
 
-    def table(self, name: str) -> Mapping[str, Any]:
-        """A table of the facts, or an empty one."""
-        value = self.facts.get(name)
-        return value if isinstance(value, Mapping) else {}
-
     @cached_property
     def flat(self) -> list[tuple[str, Any]]:
         """Every fact as (dotted key in lower case, value); lists as one text."""
@@ -74,6 +69,12 @@ class Case:
         return "\n".join(
             f"{key}: {value}" for key, value in self.flat if any(key.startswith(f"{t}.") or key == t for t in tables)
         ).lower()
+
+
+def table_of(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A table of facts that a stranger wrote; an empty one where it is missing or no table."""
+    value = facts.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def as_number(value: Any) -> float | None:

@@ -35,7 +35,7 @@ def diagnose(case: Case) -> Report:
     stage = failed_stage(
         case, causes().get(gravest.signature.cause, {}).get("stage", "loading") if gravest else "loading"
     )
-    well, why, lines = ended_well(case, story, stage)
+    well, why, lines = ended_well(case, story, stage, _unsettled(findings, story))
     clues = [
         *_from_lines(findings),
         *figures(case, stage),
@@ -57,6 +57,18 @@ def diagnose(case: Case) -> Report:
         timeline=_timeline(case, findings, story),
         missing=[f"{name}.log" for name in EXPECTED_FILES if not any(f.startswith(name) for f in case.streams)],
         rules=digest(),
+    )
+
+
+def _unsettled(findings: list[Finding], story: Story) -> bool:
+    """A grave line, of a trouble that did not pass, stands after the last good word in its file."""
+    return story.well is not None and any(
+        finding.recovered is None
+        and finding.file == story.well.file
+        and finding.signature.weight >= 0.7
+        and finding.evidence[-1].line > story.well.line
+        and not _MILD.search(finding.evidence[-1].text)
+        for finding in findings
     )
 
 

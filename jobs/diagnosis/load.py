@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from jobs.diagnosis.case import BadCase, Case
+from jobs.diagnosis.case import BadCase, Case, table_of
 
 MAX_FILE_BYTES = 512 << 20
 MAX_TOTAL_BYTES = 1 << 30
@@ -134,22 +134,17 @@ def _facts(name: str, data: bytes, path: Path) -> dict[str, Any]:
 
 def _from_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
     """A bundle's manifest in the shape of case.toml."""
-    agent, told = _table(manifest, "agent_manifest"), _table(manifest, "case")
+    agent, told = table_of(manifest, "agent_manifest"), table_of(manifest, "case")
     return {
         **told,
         "run": {
             "exit_codes": manifest.get("exit_codes") or {},
-            "signals": _table(agent, "signals"),
-            **_table(told, "run"),
+            "signals": table_of(agent, "signals"),
+            **table_of(told, "run"),
         },
-        "hardware": {**_table(manifest, "hardware"), **_table(told, "hardware")},
-        "telemetry": {**_table(manifest, "telemetry"), **_table(told, "telemetry")},
+        "hardware": {**table_of(manifest, "hardware"), **table_of(told, "hardware")},
+        "telemetry": {**table_of(manifest, "telemetry"), **table_of(told, "telemetry")},
     }
-
-
-def _table(facts: dict[str, Any], name: str) -> dict[str, Any]:
-    value = facts.get(name)
-    return value if isinstance(value, dict) else {}
 
 
 def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:

@@ -43,6 +43,9 @@ _ILL = expression([
     r"exit(?:ed)?[^\n]{0,20}(?:code|status)[ :=]*[1-9]\d*|(?:run|batch|benchmark|job|stage)[^\n]{0,30}\bfailed\b",
 ])  # fmt: skip
 _IGNORED = re.compile(r"ignored|harmless|non-fatal|retry(?:ing)?\\b|second attempt ok", re.IGNORECASE)
+_POWER_LIMIT = re.compile(
+    r"\b(current|enforced|requested|default) power limit\W{1,40}(\d+(?:\.\d+)?) ?W\b", re.IGNORECASE
+)
 _TROUBLE = re.compile(
     r"error|fail|denied|abort|unable|refused|invalid|mismatch|fatal|giv(?:e|ing) up|panic|unusable", re.IGNORECASE
 )
@@ -115,8 +118,8 @@ def _advance(name: str, lines: list[tuple[int, str]]) -> tuple[Evidence, Evidenc
     return rose
 
 
-def ended_well(case: Case, story: Story, stage: str) -> tuple[bool, str, list[Evidence]]:
-    """Whether the run came to a good end: (verdict, why, lines)."""
+def ended_well(case: Case, story: Story, stage: str, unsettled: bool = False) -> tuple[bool, str, list[Evidence]]:
+    """Whether the run came to a good end: (verdict, why, lines). `unsettled`: a grave line comes after."""
     said = case.text(r"run\.(?:outcome|result|verdict|status)", r"\boutcome\b").lower()
     if re.search(r"\b(?:ok|passed|success\w*|completed?|done)\b", said):
         return True, f"the run is recorded as {said}", cite(case, "outcome", "result", "verdict", "status")
@@ -132,9 +135,9 @@ def ended_well(case: Case, story: Story, stage: str) -> tuple[bool, str, list[Ev
     good = rate is not None and least is not None and rate >= least
     if story.ill is not None and not (good and stage in BEFORE_SERVING):
         return False, f"the log says: {story.ill.text}", [story.ill]
-    if good:
+    if good and (stage in BEFORE_SERVING or (story.well is not None and not unsettled)):
         return True, f"{rate:g} proofs/h, {least:g} asked", [*([story.well] if story.well else []), *cite(case, "rate")]
-    if story.well is not None and (told or story.well_from_end <= 60):
+    if story.well is not None and (told or (story.well_from_end <= 60 and not unsettled)):
         return True, f"the log says: {story.well.text}", [story.well]
     return False, "", []
 
@@ -177,7 +180,22 @@ def together(case: Case, story: Story, findings: list[Finding]) -> Iterator[Clue
     if timeouts and story.advanced is not None:
         yield Clue("measured_timeout", 0.5, "the work was still advancing when the time was over", list(story.advanced))
         yield Clue("daemon_hang", -0.5, "the work was still advancing", list(story.advanced))
+    yield from _power_limit(case)
     yield from _silence(case, story)
+
+
+def _power_limit(case: Case) -> Iterator[Clue]:
+    """What `nvidia-smi -q` prints on two lines: the limit that holds, and the card's own."""
+    for name, lines in case.streams.items():
+        found = {}
+        for number, line in enumerate(lines[:20_000], 1):
+            if told := _POWER_LIMIT.search(line):
+                found[told[1].lower()] = (float(told[2]), Evidence(name, number, plain(line).strip()[:SHOWN]))
+        now, own = found.get("current") or found.get("enforced") or found.get("requested"), found.get("default")
+        if now and own and now[0] < 0.93 * own[0]:
+            words = f"power limit {now[0]:g} W, default {own[0]:g} W"
+            yield Clue("power_cap", 0.75, words, [now[1], own[1]], "power.limit equal to power.default_limit.")
+            return
 
 
 def _silence(case: Case, story: Story) -> Iterator[Clue]:

@@ -117,7 +117,7 @@ def _ranked(beliefs: dict[str, _Belief]) -> list[Hypothesis]:
     standing: list[Hypothesis] = []
     refuted: list[Hypothesis] = []
     for cause, belief in beliefs.items():
-        out = bool(belief.against) and belief.score < 0.2
+        out = bool(belief.against or belief.notes) and belief.score < 0.2
         if not out and belief.score < 0.02:
             continue
         (refuted if out else standing).append(_hypothesis(cause, belief, belief.score * scale, refuted=out))
@@ -132,7 +132,7 @@ def _hypothesis(cause: str, belief: _Belief, likelihood: float, *, refuted: bool
     for_it = [c for c in told if c.weight > 0]
     evidence = _evidence(for_it if for_it and not refuted else told)
     reasons = (
-        belief.against
+        belief.notes + belief.against
         if refuted
         else [c.text for c in for_it[:3]] + belief.notes + [f"against it: {a}" for a in belief.against]
     )

@@ -219,6 +219,14 @@ class Instance(Claimed, Base):
     ended_ms: Mapped[int | None]
     run: Mapped[Run | None] = relationship(back_populates="instances")
 
+    @property
+    def gpu_names(self) -> list[str]:
+        """Its GPUs, as the machine itself names them. A stranger wrote that: what is no GPU is left out."""
+        cards = self.facts.get("gpus")
+        return (
+            [str(card.get("name", "")) for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
+        )
+
 
 class Chunk(Base):
     """One archived chunk of one stream (`logs.wire.ChunkRecord`); its bytes are in S3."""

@@ -43,9 +43,8 @@ def keep(session: Session, instance: Instance, run: Run, result: dict[str, Any],
 def _describe(row: Measurement, instance: Instance, offer: Offer | None) -> None:
     """The machine as it was offered; by its own word where the offer is forgotten."""
     said = instance.facts or {}
-    cards = said.get("gpus") or []
     if offer is None:
-        row.gpu_model, row.num_gpus = str(cards[0].get("name", "")) if cards else "", len(cards)
+        row.gpu_model, row.num_gpus = next(iter(instance.gpu_names), ""), len(instance.gpu_names)
         row.cpu_model, row.cpu_cores = str(said.get("cpu_model", "")), int(said.get("cpu_cores") or 0)
         row.ram_bytes, row.specs = int(said.get("ram_bytes") or 0), {}
         return

@@ -51,7 +51,6 @@ def public_hex(key: Ed25519PrivateKey) -> str:
 
 def body_of(controller: str, run: Run, instance: Instance, proof: Proof) -> dict[str, Any]:
     """What is signed. Times are UTC milliseconds on the controller's clock, `machine_ms` the machine's own figure."""
-    gpus = instance.facts.get("gpus") or []
     key = run.zkey
     return {
         "version": VERSION,
@@ -65,7 +64,7 @@ def body_of(controller: str, run: Run, instance: Instance, proof: Proof) -> dict
         "machine": {
             "provider": instance.provider,
             "machine_id": instance.machine_id,
-            "gpus": [gpu.get("name", "") for gpu in gpus],
+            "gpus": instance.gpu_names,
             "cpu": instance.facts.get("cpu_model", ""),
         },
         "inputs": {

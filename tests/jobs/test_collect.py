@@ -160,6 +160,29 @@ def test_what_an_agent_uploaded_by_itself_is_adopted(scene: Scene, listed: bool)
     assert [e.kind for e in scene.events() if e.kind.startswith("emergency")] == ["emergency.adopted"]
 
 
+@pytest.mark.parametrize("gpus", ["many", 7, [1, None, "x"], [{"name": {"a": 1}}], {"0": "x"}], ids=str)
+def test_facts_of_a_machine_that_make_no_sense_hold_up_no_seal(scene: Scene, gpus: Any) -> None:
+    agent = stopped(scene)
+    with scene.context.sessions() as session:
+        session.get_one(Instance, agent.instance_id).facts = {"gpus": gpus, "cpu": None, "[provider]\n": "x"}
+        session.commit()
+    assert agent.seal().accepted
+    collect_logs(agent.instance_id, 1)
+    instance = scene.instance(agent.instance_id)
+    assert (instance.state, instance.evidence) == ("destroying", "complete")
+
+
+def test_nor_does_the_manifest_of_an_emergency_upload(scene: Scene) -> None:
+    agent = stopped(scene)
+    out = io.BytesIO()
+    pack_emergency(out, {"streams": 3, "exit_codes": [1, 2], "signals": "KILL", "stages_ms": None}, agent.shipped)
+    scene.context.store.put(emergency_key(agent.run_id, agent.instance_id), out.getvalue())
+    scene.market.exit(scene.instance(agent.instance_id).label)
+    scene.tick_until(lambda: scene.instance(agent.instance_id).state != "sealing", 5, seconds=40)
+    assert scene.instance(agent.instance_id).evidence_sha256
+    assert manifest(scene, agent)["exit_codes"] == {}
+
+
 @pytest.mark.parametrize("bad", [b"", b"not a zip", b"PK\x05\x06" + b"\0" * 18])
 def test_an_emergency_upload_that_is_no_good(scene: Scene, bad: bytes) -> None:
     agent = stopped(scene)

@@ -135,6 +135,7 @@ def test_an_expression_that_would_run_away_elsewhere_does_not() -> None:
         (b"0 errors but the upload failed", ERROR),
         (b"WARN retrying in 3 s", WARN),
         (b"connection refused", WARN),
+        (b"\x1b[31mERROR\x1b[0m here", ERROR),
         (b"partition 3 done", INFO),
         (b"\xff\xfe\x00", INFO),
     ],
