@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import threading
 import time
 import traceback
 
 _STARTED = time.monotonic()
+_one_at_a_time = threading.Lock()
 
 
 def log(line: str) -> None:
@@ -22,9 +24,11 @@ def log_trace() -> None:
 
 
 def _write(text: str) -> None:
-    # Whoever read the log may be gone; the daemon must prove and drain all the same.
-    with contextlib.suppress(OSError, ValueError):
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - stderr is the daemon's log stream
+    # Whoever read the log may be gone; the daemon must prove and drain all the same. One write with its newline and
+    # one writer at a time: `print` writes the newline by itself, and lines of two threads came out as one.
+    with _one_at_a_time, contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(text.rstrip("\n") + "\n")
+        sys.stderr.flush()
 
 
 def timeline(event: str, job: str, detail: str) -> None:

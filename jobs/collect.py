@@ -16,14 +16,14 @@ from sqlalchemy import select
 
 from jobs import payloads, provider_logs
 from jobs.context import Context, current
-from jobs.diagnose import BAD, facts_of
+from jobs.diagnose import BAD, facts_of, moves_of
 from jobs.diagnosis.case import table_of
 from jobs.domain import archive
 from jobs.domain.agents import AgentRefused
 from jobs.domain.db import writing
 from jobs.domain.evidence import add_chunks
 from jobs.domain.instances import listed
-from jobs.domain.models import Artifact, Event, Instance, Proof, Run
+from jobs.domain.models import Artifact, Instance, Proof, Run
 from jobs.domain.states import DESTROYING, SEALING, transition
 from jobs.domain.work import Claim, record, take, transaction, wake
 from jobs.market import listing
@@ -218,9 +218,8 @@ def _manifest(context: Context, instance: Instance) -> dict[str, Any]:
         records = archive.records_of(session, instance.id)
         run = session.get(Run, instance.run_id) if instance.run_id else None
         artifacts = list(session.scalars(select(Artifact).where(Artifact.instance_id == instance.id)))
-        moves = (Event.instance_id == instance.id, Event.kind == "instance.state")
-        events = list(session.scalars(select(Event).where(*moves).order_by(Event.id)))
-        case = facts_of(session, instance, run) if run else None
+        events = moves_of(session, instance.id)
+        case = facts_of(instance, run, events) if run else None
     declared = payloads.load(run.payload).streams if run and instance.token_sha256 else []
     said = instance.agent_manifest or {}
     return evidence.build_manifest(

@@ -20,7 +20,6 @@ from jobs.diagnosis.engine import diagnose as conclude
 from jobs.diagnosis.fingerprint import fingerprint
 from jobs.diagnosis.load import lines_of, rows_of
 from jobs.diagnosis.report import Report
-from jobs.diagnosis.signatures import digest
 from jobs.domain import archive
 from jobs.domain.archive_models import Archive
 from jobs.domain.db import writing
@@ -58,7 +57,7 @@ def diagnose_missed() -> None:
     context = current()
     missing = ~select(Diagnosis.instance_id).where(Diagnosis.instance_id == Instance.id).exists()
     expired = select(Archive.instance_id).where(Archive.instance_id == Instance.id, Archive.expired_ms.is_not(None))
-    bad = select(Run.id).where(Run.state.in_(BAD)).scalar_subquery()
+    bad = select(Run.id).where(Run.state.in_(BAD))
     with context.sessions() as session:
         query = select(Instance.id).where(Instance.run_id.in_(bad), Instance.evidence != "", missing, ~expired.exists())
         found = list(session.scalars(query.order_by(Instance.created_ms.desc()).limit(AT_ONCE)))
@@ -79,23 +78,17 @@ def diagnose_instance(context: Context, instance_id: str) -> Report | None:
         instance = session.get(Instance, instance_id)
         if instance is None or instance.run is None:
             return None
-        case = case_of(context, session, instance, instance.run)
         run_id = instance.run.id
-    report = conclude(case)
+        facts = facts_of(instance, instance.run, moves_of(session, instance_id))
+        records, places = archive.records_of(session, instance_id), archive.places_of(session, instance_id)
+        outputs = [row for name in (CONTAINER, DAEMON) if (row := session.get(Artifact, (instance_id, name)))]
+    readers = {
+        stream: StreamReader(context.store, run_id, instance_id, stream, chunks, places[stream])
+        for stream, chunks in records.items()
+    }
+    report = conclude(_case(context, facts, readers, outputs))
     with writing(context.sessions) as session:
-        session.merge(
-            Diagnosis(
-                instance_id=instance_id,
-                run_id=run_id,
-                rules=digest(),
-                stage=report.stage,
-                outcome=report.outcome,
-                cause=report.top.cause if report.top else "",
-                fingerprint=fingerprint(report),
-                report=report.to_json(),
-                created_ms=context.now_ms(),
-            )
-        )
+        session.merge(row_of(report, run_id, instance_id, context.now_ms()))
         for stream, line in _cited(report):
             lines = range(line, line + 1)
             archive.pin(session, context.now_ms(), instance_id, stream, lines, "diagnosis", "diagnose")
@@ -109,25 +102,35 @@ def _cited(report: Report) -> set[tuple[str, int]]:
     return {(file.removesuffix(".log"), line) for file, line in told if file.endswith(".log") and line > 0}
 
 
-def case_of(context: Context, session: Session, instance: Instance, run: Run) -> Case:
-    """The case of one instance: its streams from the archive, facts from SQL. Raises `StoreError`."""
-    facts = facts_of(session, instance, run)
+def row_of(report: Report, run_id: str, instance_id: str, now_ms: int) -> Diagnosis:
+    """How a report is kept."""
+    return Diagnosis(
+        instance_id=instance_id,
+        run_id=run_id,
+        rules=report.rules,
+        stage=report.stage,
+        outcome=report.outcome,
+        cause=report.top.cause if report.top else "",
+        fingerprint=fingerprint(report),
+        report=report.to_json(),
+        created_ms=now_ms,
+    )
+
+
+def _case(context: Context, facts: dict[str, Any], readers: dict[str, StreamReader], outputs: list[Artifact]) -> Case:
+    """The facts with what the archive holds: streams, and the provider's own logs. Raises `StoreError`."""
     case = Case(facts=facts, sources={"case.toml": _as_toml(facts)})
-    places = archive.places_of(session, instance.id)
-    for stream, records in archive.records_of(session, instance.id).items():
-        reader = StreamReader(context.store, run.id, instance.id, stream, records, places[stream])
+    for stream, reader in readers.items():
         lines = lines_of(_joined(reader))
         if stream == "gpu":
             case.gpu_file, case.gpu = "gpu.log", rows_of(lines)
         else:
             case.streams[f"{stream}.log"] = lines
-    for name in (CONTAINER, DAEMON):
-        artifact = session.get(Artifact, (instance.id, name))
-        if artifact is not None:
-            try:
-                case.streams[name] = lines_of(context.store.get(artifact.object_key, MAX_STREAM_BYTES))
-            except (NoSuchObject, TooLarge) as error:
-                log.warning("%s of %s is left out: %s", name, instance.id, error)
+    for artifact in outputs:
+        try:
+            case.streams[artifact.name] = lines_of(context.store.get(artifact.object_key, MAX_STREAM_BYTES))
+        except (NoSuchObject, TooLarge) as error:
+            log.warning("%s of %s is left out: %s", artifact.name, artifact.instance_id, error)
     return case
 
 
@@ -141,13 +144,14 @@ def _joined(reader: StreamReader) -> bytes:
     return b"".join(pieces)
 
 
-def facts_of(session: Session, instance: Instance, run: Run) -> dict[str, Any]:
+def moves_of(session: Session, instance_id: str) -> list[Event]:
+    """Every change of an instance's state, in order."""
+    moves = select(Event).where(Event.instance_id == instance_id, Event.kind == "instance.state")
+    return list(session.scalars(moves.order_by(Event.id)))
+
+
+def facts_of(instance: Instance, run: Run, moves: list[Event]) -> dict[str, Any]:
     """What SQL knows of a run on one machine, as the tables of a case (`docs/diagnosis.md`)."""
-    moves = list(
-        session.scalars(
-            select(Event).where(Event.instance_id == instance.id, Event.kind == "instance.state").order_by(Event.id)
-        )
-    )
     said = instance.agent_manifest or {}
     result = run.result or {}
     payload = payloads.load(run.payload)

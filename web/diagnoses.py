@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session, joinedload
+from sqlalchemy.orm import Session, defer, joinedload
 
 from jobs.diagnosis.report import Report
 from jobs.diagnosis.signatures import digest
@@ -77,12 +77,13 @@ def clusters(session: Session, since_ms: int, limit: int) -> list[Cluster]:
 
 def _cluster(session: Session, fingerprint: str, count: int, first_ms: int, last_ms: int) -> Cluster:
     same = select(Diagnosis).where(Diagnosis.fingerprint == fingerprint).order_by(Diagnosis.created_ms.desc())
-    rows = session.scalars(same.options(joinedload(Diagnosis.instance)).limit(200)).unique().all()
+    parts = defer(Diagnosis.report), joinedload(Diagnosis.instance).defer(Instance.agent_manifest)
+    rows = session.scalars(same.options(*parts).limit(200)).all()
     instances = [row.instance for row in rows]
     return Cluster(
         fingerprint,
         rows[0].cause,
-        Report.from_json(rows[0].report),
+        Report.from_json(rows[0].report),  # the one that is read
         instances[0],
         count,
         len({(i.provider, i.machine_id) for i in instances}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,6 +14,7 @@ from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
 from flask_wtf.csrf import CSRFProtect
 
+from jobs.kept_secret import kept_secret
 from web import scope
 
 csrf = CSRFProtect()
@@ -37,17 +37,7 @@ POLICY = (
 
 def secret_key(state_dir: Path) -> str:
     """The key that signs cookies: made once, kept in the state folder, readable by its owner only."""
-    path = state_dir / "secret_key"
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        # 0600 from its first byte on, and O_EXCL so that of two processes only one writes.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_text().strip()
-    with os.fdopen(descriptor, "w") as file:
-        key = secrets.token_hex(32)
-        file.write(key)
-    return key
+    return kept_secret(state_dir, "secret_key", lambda: secrets.token_hex(32))
 
 
 class _CookieInterface(SecureCookieSessionInterface):

@@ -31,10 +31,7 @@ _TUNNEL_TALK = re.compile(r"tunnel|port[- ]forward|\b1234\b|\bcurio\b|\blotus\b"
 def diagnose(case: Case) -> Report:
     """The report on one run. Pure; the same case gives the same report."""
     findings, story = scan(case), read_story(case)
-    gravest = max(findings, key=lambda f: f.signature.weight, default=None)
-    stage = failed_stage(
-        case, causes().get(gravest.signature.cause, {}).get("stage", "loading") if gravest else "loading"
-    )
+    stage = failed_stage(case, _home(findings))
     well, why, lines = ended_well(case, story, stage, _unsettled(findings, story))
     clues = [
         *_from_lines(findings),
@@ -55,9 +52,19 @@ def diagnose(case: Case) -> Report:
         next_step=_next_step(top, case),
         image=image_words(case),
         timeline=_timeline(case, findings, story),
-        missing=[f"{name}.log" for name in EXPECTED_FILES if not any(f.startswith(name) for f in case.streams)],
+        missing=_missing(case),
         rules=digest(),
     )
+
+
+def _home(findings: list[Finding]) -> str:
+    """The stage in which the gravest finding's cause is at home."""
+    gravest = max(findings, key=lambda f: f.signature.weight, default=None)
+    return str(causes()[gravest.signature.cause].get("stage", "loading")) if gravest else "loading"
+
+
+def _missing(case: Case) -> list[str]:
+    return [f"{name}.log" for name in EXPECTED_FILES if not any(file.startswith(name) for file in case.streams)]
 
 
 def _unsettled(findings: list[Finding], story: Story) -> bool:
@@ -83,11 +90,9 @@ def _from_lines(findings: list[Finding]) -> Iterator[Clue]:
         clue = Clue(
             signature.cause, weight, f"{finding.file} says: {ordered[0].text[:160]}{times}", ordered, signature.test
         )
+        yield clue
         if finding.recovered is not None:
-            yield Clue(clue.cause, clue.weight, clue.text, clue.evidence, clue.test)
             yield recovered(clue, finding.recovered)
-        else:
-            yield clue
 
 
 def _tempting(case: Case, stage: str) -> Iterator[Clue]:
@@ -108,7 +113,7 @@ def _tempting(case: Case, stage: str) -> Iterator[Clue]:
             lines[:3],
             "The failed stage using the tunnel at all.",
         )
-    if stage in ("benchmark", "serve") and not any(case.text(p) for p in ("expected_digest",)):
+    if stage in ("benchmark", "serve") and not case.text("expected_digest"):
         yield Clue(
             "stale_image",
             0.03,
@@ -143,8 +148,7 @@ def _symptom(case: Case, story: Story, stage: str) -> str:
 def _next_step(top: Hypothesis | None, case: Case) -> str:
     if top is not None and top.likelihood >= DECISIVE:
         return str(causes().get(top.cause, {}).get("next", "Look at the cited lines."))
-    lacking = [name for name in EXPECTED_FILES if not any(f.startswith(name) for f in case.streams)]
-    wanted = ", ".join(f"{name}.log" for name in lacking) or "the kernel log and the exit codes"
+    wanted = ", ".join(_missing(case)) or "the kernel log and the exit codes"
     return f"Nothing decisive is here. Get {wanted} of the next run like it."
 
 

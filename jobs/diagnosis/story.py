@@ -89,12 +89,9 @@ def read_story(case: Case) -> Story:
 
 def _tail_and_head(lines: list[str]) -> list[tuple[int, str]]:
     """All lines of an ordinary log; of a huge one, its ends: what was done and how it ended is there."""
-    numbered = (
-        list(enumerate(lines, 1))
-        if len(lines) <= 60_000
-        else [*enumerate(lines[:10_000], 1), *enumerate(lines[-50_000:], len(lines) - 49_999)]
-    )
-    return numbered
+    if len(lines) <= 60_000:
+        return list(enumerate(lines, 1))
+    return [*enumerate(lines[:10_000], 1), *enumerate(lines[-50_000:], len(lines) - 49_999)]
 
 
 def _whole(line: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from jobs.domain.models import Instance, Proof, Run
+from jobs.kept_secret import kept_secret
 
 VERSION = 1
 DOMAIN = b"provefleet receipt v1\n"
@@ -30,17 +30,8 @@ class ReceiptInvalid(ValueError):
 
 def signing_key(state_dir: Path) -> Ed25519PrivateKey:
     """The controller's key: made once, kept in the state folder, readable by its owner only."""
-    path = state_dir / KEY_FILE
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        # 0600 from its first byte on, and O_EXCL so that of two processes only one writes.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text().strip()))
-    key = Ed25519PrivateKey.generate()
-    with os.fdopen(descriptor, "w") as file:
-        file.write(key.private_bytes_raw().hex())
-    return key
+    kept = kept_secret(state_dir, KEY_FILE, lambda: Ed25519PrivateKey.generate().private_bytes_raw().hex())
+    return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(kept))
 
 
 def public_hex(key: Ed25519PrivateKey) -> str:

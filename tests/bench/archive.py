@@ -19,15 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr
-
 from gpu.agent.client import Client
 from jobs.context import Context
 from jobs.domain.db import migrate, writing
 from jobs.domain.models import Chunk, Instance
 from jobs.domain.search_models import ChunkGrams
 from jobs.log_search import Progress, Scope, search
-from jobs.settings import Settings
 from logs.chunks import ChunkCutter
 from logs.grams import packed
 from logs.levels import counts
@@ -37,7 +34,7 @@ from logs.store import S3Config
 from logs.wire import CHUNK_RAW_BYTES, MAX_BATCH_CHUNKS, ChunkRecord, chunk_key
 from tests.fakes.s3 import running_s3
 from tests.web.bulk import many_runs
-from tests.web.site import served
+from tests.web.site import served, settings_of
 
 SIZE_MB = int(os.environ.get("SIZE_MB", "1000"))
 INGEST_MB = 64
@@ -82,15 +79,7 @@ def chunks(data: bytes, stream: str) -> Iterator[tuple[ChunkRecord, bytes]]:
 
 class Bench:
     def __init__(self, folder: Path, s3: S3Config):
-        self.settings = Settings(
-            state_dir=folder,
-            database_url=SecretStr(f"sqlite:///{folder / 'bench.db'}"),
-            redis_url=SecretStr("redis://127.0.0.1:9/0"),
-            s3_endpoint=s3.endpoint,
-            s3_bucket=s3.bucket,
-            s3_access_key_id=s3.access_key_id,
-            s3_secret_access_key=SecretStr(s3.secret_access_key),
-        )
+        self.settings = settings_of(folder, s3)
         migrate(self.settings)
         self.context = Context(self.settings)
         many_runs(self.context, RUNS)

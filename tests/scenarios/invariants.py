@@ -112,5 +112,7 @@ def _chain_is_whole(world: World, session: Session, instance: Instance) -> None:
     for stream, records in records_of(session, instance.id).items():
         for before, record in zip([None, *records[:-1]], records, strict=True):
             check_successor(before, record)
-            chunk = read_chunk(world.context.store, instance.run_id or "none", instance.id, stream, record, places[stream])
+            chunk = read_chunk(
+                world.context.store, instance.run_id or "none", instance.id, stream, record, places[stream]
+            )
             assert not chunk.damage, f"{stream}: {chunk.damage}"

@@ -10,7 +10,7 @@ import psutil
 from sqlalchemy import select
 
 from jobs.domain import inputs
-from jobs.domain.evidence import records_of
+from jobs.domain.archive import records_of
 from jobs.domain.models import Event, Input, Instance, Proof, Run
 from jobs.domain.runs import RunRequest, create_run
 from jobs.domain.states import ENDED, VERDICTS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.domain.evidence import records_of
+from jobs.domain.archive import records_of
 from jobs.domain.runs import cancel_run
 from logs.reader import StreamReader
 from logs.store import S3Config

@@ -13,16 +13,13 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from jobs.context import Context
-from jobs.diagnosis.case import Case
-from jobs.diagnosis.engine import diagnose
-from jobs.diagnosis.fingerprint import fingerprint
 from jobs.domain.db import writing
-from jobs.domain.diagnosis_models import Diagnosis
 from jobs.domain.models import Artifact, Chunk, Event, Instance, Proof, Run
 from logs.chunks import ChunkCutter
 from logs.store import Store
 from logs.wire import artifact_key, bundle_key, chunk_key
 from tests.web import seed_vast
+from tests.web.seed_diagnosis import diagnosed
 from tests.web.seed_market import HOSTILE, HOUR, MINUTE, PASSWORD, Fleet, Market
 
 __all__ = ["HOSTILE", "PASSWORD", "Fleet", "seed"]
@@ -316,26 +313,6 @@ class Seeder(Market):
                 )
         return ("\n".join(text) + "\n").encode("utf-8", "surrogatepass")
 
-    def diagnosis(self, session: Session, run: Run, instance: Instance, bench: list[str]) -> None:
-        """What the rules of today say of these lines, beside talk of a tunnel."""
-        facts = {"run": {"stage_reached": "benchmark", "outcome": run.state, "reason": run.reason}}
-        setup = ["tunnels are up: 1235 (controller), 1234 (lotus)", "benchmark.sh exited with error"]
-        report = diagnose(Case({"setup.log": setup, "bench.log": bench}, facts))
-        session.flush()
-        session.add(
-            Diagnosis(
-                instance_id=instance.id,
-                run_id=run.id,
-                rules="0" * 12,
-                stage=report.stage,
-                outcome=report.outcome,
-                cause=report.top.cause if report.top else "",
-                fingerprint=fingerprint(report),
-                report=report.to_json(),
-                created_ms=self.now - HOUR,
-            )
-        )
-
     def fill(self, session: Session) -> Fleet:
         self.users(session)
         self.inputs(session)
@@ -362,7 +339,7 @@ class Seeder(Market):
             self.fleet.instances.setdefault("destroyed", instance.id)
             if state == "broken":
                 self.fleet.gaps = instance.id
-                self.diagnosis(session, run, instance, self.lines(1400).decode("utf-8", "replace").splitlines())
+                diagnosed(session, self.now, run, instance, self.lines(1400).decode("utf-8", "replace").splitlines())
             self.proofs(session, run, instance, verdicts)
             self.stream(session, instance, "setup", self.lines(60))
             self.stream(session, instance, "bench", self.lines(1400), lose=(11, 12) if state == "broken" else ())
@@ -398,7 +375,7 @@ class Seeder(Market):
             **seed_vast.hostile(),
         )
         self.fleet.hostile_instance = instance.id
-        self.diagnosis(session, run, instance, [f"CUDA_ERROR_NO_BINARY_FOR_GPU {text}" for text in HOSTILE])
+        diagnosed(session, self.now, run, instance, [f"CUDA_ERROR_NO_BINARY_FOR_GPU {text}" for text in HOSTILE])
         self.proofs(session, run, instance, [("error", text) for text in HOSTILE])
         for text in HOSTILE:
             self.event(session, run.created_ms + 60_000, text[:64], text[:48], text, run=run, instance=instance)

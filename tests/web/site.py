@@ -30,6 +30,7 @@ from jobs.domain.db import migrate
 from jobs.settings import Settings
 from logs.store import S3Config
 from tests.web.seed import PASSWORD, Fleet, seed
+from web import create_app
 
 NOW = 1_796_040_000_000  # 2026-11-30 12:00 UTC
 NOWHERE_S3 = S3Config("http://127.0.0.1:9", "provefleet", "us-east-1", "nobody", "nothing")
@@ -81,6 +82,14 @@ def seeded(settings: Settings, clock: Clock | None = None, *, with_bytes: bool =
     with sqlite3.connect(file) as source, sqlite3.connect(settings.state_dir / "provefleet.db") as copy:
         source.backup(copy)
     return context, deepcopy(fleet)
+
+
+def archive_site(folder: Path, s3: S3Config, role: str) -> tuple[Browser, Fleet]:
+    """The site over a seeded database whose streams have their bytes, and a browser that is signed in."""
+    context, fleet = seeded(settings_of(folder, s3), with_bytes=True)
+    browser = Browser(create_app(context).test_client())
+    browser.sign_in(role)
+    return browser, fleet
 
 
 def token_in(page: str) -> str:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from logs.store import S3Config
 from tests.web.seed import Fleet
-from tests.web.site import Browser, seeded, settings_of
-from web import create_app
+from tests.web.site import Browser, archive_site
 
 Site = tuple[Browser, Fleet]
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory, s3_config: S3Config) -> Site:
-    folder: Path = tmp_path_factory.mktemp("archive")
-    context, fleet = seeded(settings_of(folder, s3_config), with_bytes=True)
-    browser = Browser(create_app(context).test_client())
-    browser.sign_in("viewer")
-    return browser, fleet
+    return archive_site(tmp_path_factory.mktemp("archive"), s3_config, "viewer")
 
 
 def test_lines_have_numbers_and_anchors(archive: Site) -> None:

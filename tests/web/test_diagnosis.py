@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from logs.store import S3Config
 from tests.web.seed import HOSTILE, Fleet
-from tests.web.site import Browser, seeded, settings_of
-from web import create_app
+from tests.web.site import Browser, archive_site
 
 Site = tuple[Browser, Fleet]
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, s3_config: S3Config) -> Site:
-    folder: Path = tmp_path_factory.mktemp("diagnosis")
-    context, fleet = seeded(settings_of(folder, s3_config), with_bytes=True)
-    browser = Browser(create_app(context).test_client())
-    browser.sign_in("operator")
-    return browser, fleet
+    return archive_site(tmp_path_factory.mktemp("diagnosis"), s3_config, "operator")
 
 
 def test_every_cited_line_is_where_its_link_leads(site: Site) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from logs.store import S3Config
 from tests.web.seed import HOSTILE, Fleet
-from tests.web.site import Browser, seeded, settings_of
+from tests.web.site import Browser, archive_site, seeded, settings_of
 from web import create_app
 
 Site = tuple[Browser, Fleet]
@@ -17,11 +17,7 @@ Site = tuple[Browser, Fleet]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, s3_config: S3Config) -> Site:
-    folder: Path = tmp_path_factory.mktemp("search")
-    context, fleet = seeded(settings_of(folder, s3_config), with_bytes=True)
-    browser = Browser(create_app(context).test_client())
-    browser.sign_in("viewer")
-    return browser, fleet
+    return archive_site(tmp_path_factory.mktemp("search"), s3_config, "viewer")
 
 
 def test_hits_lead_to_their_lines(site: Site) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, abort, flash, redirect, render_template, url_for
+from flask import Blueprint, flash, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
-from jobs.domain.models import Run
 from jobs.domain.work import record, transaction
 from jobs.queue import QueueUnavailable, enqueue
 from web import diagnoses, queries, scope
 from web.access import operator, viewer
+from web.pages.runs import load
 
 blueprint = Blueprint("diagnosis", __name__)
 
@@ -17,18 +17,11 @@ DAYS = 30
 CLUSTERS = 100
 
 
-def _run(run_id: str) -> Run:
-    run = queries.load_run(scope.db(), run_id)
-    if run is None:
-        abort(404, description=f"There is no run {run_id[:40]}.")
-    return run
-
-
 @blueprint.get("/runs/<run_id>/diagnosis")
 @viewer
 def page(run_id: str) -> str:
     """Every machine's report: causes with their lines, what is refuted and why, the story in order."""
-    run = _run(run_id)
+    run = load(run_id)
     return render_template("diagnosis.html", run=run, diagnoses=diagnoses.of_run(scope.db(), run))
 
 
@@ -36,7 +29,7 @@ def page(run_id: str) -> str:
 @operator
 def again(run_id: str) -> Response:
     """Have it looked at by today's rules."""
-    run = _run(run_id)
+    run = load(run_id)
     context = scope.context()
     sealed = [instance.id for instance in run.instances if instance.evidence]
     if not sealed:

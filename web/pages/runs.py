@@ -54,7 +54,8 @@ def list_page() -> str:
     )
 
 
-def _run(run_id: str) -> Run:
+def load(run_id: str) -> Run:
+    """The run of an address, or 404."""
     run = queries.load_run(scope.db(), run_id)
     if run is None:
         abort(404, description=f"There is no run {run_id[:40]}.")
@@ -64,7 +65,7 @@ def _run(run_id: str) -> Run:
 @blueprint.get("/runs/<run_id>")
 @viewer
 def page(run_id: str) -> str:
-    run = _run(run_id)
+    run = load(run_id)
     kept = scope.db().get(Keep, run_id)
     return render_template("run.html", run=run, kept=kept, parts=live.run_parts(scope.context(), scope.db(), run))
 
@@ -73,7 +74,7 @@ def page(run_id: str) -> str:
 @viewer
 def proofs(run_id: str) -> str:
     """Every proof of a run; the run's own page shows the first and the failed ones."""
-    run = _run(run_id)
+    run = load(run_id)
     query = select(Proof).where(Proof.run_id == run_id)
     if (verdict := paging.arg("verdict")) in ("valid", "invalid", "error", "none"):
         query = query.where(Proof.verdict == ("" if verdict == "none" else verdict))
@@ -91,7 +92,7 @@ def proofs(run_id: str) -> str:
 @blueprint.post("/runs/<run_id>/cancel")
 @operator
 def cancel(run_id: str) -> Response:
-    _run(run_id)
+    load(run_id)
     reason = request.form.get("reason", "").strip()[:500]
     if not reason:
         flash("Say why: the reason is kept with the run. Nothing was cancelled.")
@@ -106,7 +107,7 @@ def cancel(run_id: str) -> Response:
 @operator
 def keep(run_id: str) -> Response:
     """Its logs and artifacts never expire, or, with `end`, as those of other runs do."""
-    _run(run_id)
+    load(run_id)
     reason = request.form.get("reason", "").strip()[:500]
     if request.form.get("end"):
         archive.let_go(scope.context(), run_id, scope.actor())
@@ -122,7 +123,7 @@ def keep(run_id: str) -> Response:
 @blueprint.post("/runs/<run_id>/again")
 @operator
 def again(run_id: str) -> Response:
-    _run(run_id)
+    load(run_id)
     try:
         new = run_again(scope.context(), run_id, scope.actor())
     except InvalidRequest as error:

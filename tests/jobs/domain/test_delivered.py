@@ -11,7 +11,8 @@ from jobs.domain.delivered import compare
 GIB = 1 << 30
 OFFER = {
     "gpu_model": "RTX 4090", "num_gpus": 2, "gpu_ram_bytes": 24_564 << 20,
-    "cpu_model": "AMD EPYC 7763 64-Core Processor", "cpu_cores": 16, "ram_bytes": 64 * GIB, "disk_bytes": 32 * 10**9, "pcie_gen": 4.0, "pcie_lanes": 16,
+    "cpu_model": "AMD EPYC 7763 64-Core Processor", "cpu_cores": 16, "ram_bytes": 64 * GIB, "disk_bytes": 32 * 10**9,
+    "pcie_gen": 4.0, "pcie_lanes": 16,
 }  # fmt: skip
 
 
