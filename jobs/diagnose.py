@@ -29,6 +29,7 @@ from jobs.domain.states import SEALING
 from jobs.provider_logs import CONTAINER, DAEMON
 from logs.errors import NoSuchObject, StoreError, TooLarge
 from logs.reader import StreamReader
+from logs.redact import Redactor
 
 log = logging.getLogger(__name__)
 
@@ -135,13 +136,14 @@ def _case(context: Context, facts: dict[str, Any], readers: dict[str, StreamRead
 
 
 def _joined(reader: StreamReader) -> bytes:
-    pieces, size = [], 0
+    """All of a stream, masked once more: what is cited of it is stored and shown."""
+    masking, pieces, size = Redactor(), [], 0
     for piece in reader.raw():
-        pieces.append(piece)
+        pieces.append(masking.feed(piece))
         size += len(piece)
         if size >= MAX_STREAM_BYTES:
             break
-    return b"".join(pieces)
+    return b"".join([*pieces, masking.flush()])
 
 
 def moves_of(session: Session, instance_id: str) -> list[Event]:

@@ -23,13 +23,16 @@ SETUP = """[setup][entrypoint] 11:16:59 tunnels are up: 1235 (controller), 1234 
 """
 DECISIVE = "CUDA error: no kernel image is available for execution on the device"
 
+MASKED = f"{DECISIVE} token=[redacted]"
+"""As it is shown: the agent of this test masks nothing."""
+
 
 def broken(scene: Scene) -> Agent:
     """The incident: a benchmark without a proof, its decisive line in the daemon's log; sealed, not yet diagnosed."""
     agent = scene.working(proofs=2)
     agent.ship("setup", SETUP)
     agent.ship("daemon", "loading srs\n" * 40)
-    agent.ship("daemon", f"{DECISIVE}\n" + "waiting\n" * 40)
+    agent.ship("daemon", f"{DECISIVE} token=hunter2hunter2\n" + "waiting\n" * 40)
     agent.lease("benchmark", ended=True, exit_code=1, error="benchmark.sh exited with error")
     scene.tick_until(lambda: scene.instance(agent.instance_id).state == "sealing")
     assert agent.seal().accepted
@@ -51,7 +54,7 @@ def test_the_incident_is_diagnosed_after_the_machine_is_gone(scene: Scene) -> No
     report = Report.from_json(row.report)
     assert (row.cause, row.stage, row.outcome) == ("no_kernel_image_for_gpu", "benchmark", "failed")
     assert report.top is not None
-    assert [(e.file, e.line, e.text) for e in report.top.evidence] == [("daemon.log", 41, DECISIVE)]
+    assert [(e.file, e.line, e.text) for e in report.top.evidence] == [("daemon.log", 41, MASKED)]
     tunnel = next(h for h in report.hypotheses if h.cause == "tunnel_down")
     assert tunnel.refuted
     assert "does not use a tunnel" in tunnel.why
