@@ -6,15 +6,18 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from jobs import collect, diagnose
+from jobs import collect, diagnose, queue
+from jobs.context import Context
 from jobs.diagnosis.engine import diagnose as conclude
 from jobs.diagnosis.load import load_case
 from jobs.diagnosis.report import Report
 from jobs.domain.archive_models import Pin
 from jobs.domain.diagnosis_models import Diagnosis
 from logs.wire import bundle_key
+from tests.fakes.market import FakeMarket
 from tests.jobs.agent import Agent
-from tests.jobs.scene import Scene
+from tests.jobs.scene import Clock, Scene
+from tests.jobs.worker import work
 
 SETUP = """[setup][entrypoint] 11:16:59 tunnels are up: 1235 (controller), 1234 (lotus)
 [setup][entrypoint] 11:20:48 Starting benchmark: 12 proofs, concurrency 3, partition-workers 16
@@ -69,10 +72,27 @@ def test_the_incident_is_diagnosed_after_the_machine_is_gone(scene: Scene) -> No
     assert len(pins) == len(set(pins))
 
 
-def test_what_redis_lost_is_diagnosed_by_the_clock(scene: Scene) -> None:
+class Worked(Scene):
+    """Redis is there, and a worker for what is queued."""
+
+    def tick(self, seconds: float = 1.0) -> None:
+        super().tick(seconds)
+        work(self)
+
+
+def test_what_redis_lost_is_diagnosed_by_the_clock(redis_context: Context, clock: Clock, market: FakeMarket) -> None:
+    market.offer("o1")
+    scene = Worked(redis_context, clock, market)
     agent = broken(scene)
+    redis_context.redis.flushall()
     diagnose.diagnose_missed()
+    diagnose.diagnose_missed()
+    waiting = queue.queue(redis_context, "prepare")
+    assert waiting.job_ids == [f"diagnose_{agent.instance_id}_{clock.now_ms // 3600_000}"]
+    work(scene)
     assert kept(scene, agent).cause == "no_kernel_image_for_gpu"
+    diagnose.diagnose_missed()
+    assert waiting.job_ids == []
 
 
 def test_runs_that_ended_well_are_not_looked_at(scene: Scene) -> None:
