@@ -1,5 +1,6 @@
-"""Statements compiled once a process. Each test has a database of its own, and so an engine; by itself an engine compiles
-every statement anew, which was a third of what a test of the jobs costs."""
+"""Statements compiled once a process. Each test has a database of its own, and so an engine; by itself an engine
+compiles every statement anew, which was a third of what a test of the jobs costs.
+"""
 
 from __future__ import annotations
 
