@@ -37,7 +37,7 @@ from tests.web.bulk import many_runs
 from tests.web.site import served, settings_of
 
 SIZE_MB = int(os.environ.get("SIZE_MB", "1000"))
-INGEST_MB = 64
+INGEST_MB = 128
 RUNS = 200
 SENTENCES = (
     "INFO cuzk partition {} synthesis done in {} ms, queue depth 3",
@@ -101,6 +101,7 @@ def ingest(bench: Bench) -> None:
     raw, stored = sum(r.raw_bytes for r, _ in cut), sum(len(f) for _, f in cut)
     with served(bench.settings, "machine", 32) as address:
         client = Client(address, token)
+        client.put_chunks("first", list(chunks(b"a process opens its connections at its first call\n" * 9000, "first")))
         begun = time.monotonic()
         for at in range(0, len(cut), MAX_BATCH_CHUNKS):
             client.put_chunks("bench", cut[at : at + MAX_BATCH_CHUNKS])
