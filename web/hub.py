@@ -3,6 +3,7 @@ and hands it to all who watch. A watcher's own thread only waits and writes."""
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import threading
@@ -10,6 +11,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 
 from flask import Flask
 from redis.exceptions import RedisError
@@ -43,6 +46,26 @@ class Batch:
     ended: bool
     fresh: bool
 
+    @cached_property
+    def events(self) -> str:
+        """As server-sent events, written once for all who get them.
+
+        Parts and the notice may come twice. Only what comes last has the id, with the lines: a watcher that is cut off
+        before it comes back for all of it, and gets no line twice.
+        """
+        told = [event("part", {"id": name, "html": html}) for name, html in self.parts.items()]
+        told.append(event("notice", {"text": self.notice}, "" if self.lines else self.position))
+        if self.lines:
+            rows = [[line.stream, line.number, line.text] for line in self.lines]
+            told.append(event("lines", rows, self.position))
+        return "".join(told)
+
+
+def event(name: str, data: object, position: str = "") -> str:
+    """One server-sent event. `position`: where its reader stands once it has it."""
+    mark = f"id: {position}\n" if position else ""
+    return f"{mark}event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
+
 
 @dataclass
 class Channel:
@@ -61,6 +84,8 @@ class Channel:
     watchers: int = 0
     left_s: float = 0.0
     changed: threading.Condition = field(default_factory=threading.Condition)
+    # What was made for those who stand at one place since the last change: most watchers stand where the others do.
+    made: dict[tuple[int, int, bool], Batch] = field(default_factory=dict)
     # Of the hub's thread only:
     glance: live.Glance | None = None
     drawn_s: float = -1e9
@@ -85,11 +110,18 @@ class Channel:
 
             if not self.changed.wait_for(news, timeout_s):
                 return None
-            parts = {name: html for name, (since, html) in self.parts.items() if since > version}
-            first = len(self.lines) - (self.told - line)
-            lines = list(self.lines)[max(0, first) :]
-            here = f"{self.epoch}.{self.version}.{self.told}.{self.notices}"
-            return Batch(parts, lines, here, self.notice, self.ended, fresh)
+            version, line, _, fresh = self._stands(position)  # the wait may have been long
+            stands = version, line, fresh
+            if stands not in self.made:
+                self.made[stands] = self._batch(*stands)
+            return self.made[stands]
+
+    def _batch(self, version: int, line: int, fresh: bool) -> Batch:
+        parts = {name: html for name, (since, html) in self.parts.items() if since > version}
+        first = len(self.lines) - (self.told - line)
+        lines = list(islice(self.lines, max(0, first), None))
+        here = f"{self.epoch}.{self.version}.{self.told}.{self.notices}"
+        return Batch(parts, lines, here, self.notice, self.ended, fresh)
 
     def take(self, parts: dict[str, str], lines: list[TailLine], notice: str, ended: bool) -> None:
         """Publish what was drawn; only parts whose text differs count as changed."""
@@ -105,6 +137,7 @@ class Channel:
                 self.notice, self.notices = notice, self.notices + 1
             self.ended = ended
             if new or lines or ended or told:
+                self.made.clear()
                 self.changed.notify_all()
 
 
@@ -188,7 +221,7 @@ class Hub:
             follower = channel.followers.get(instance)
             if follower is None:
                 follower = channel.followers[instance] = Follower(
-                    self._client, lambda: self._context.store, run, instance
+                    self._client, lambda: self._context.store, run, instance, self._clock
                 )
             lines += follower.poll(scope.db())
             if not follower.live:

@@ -74,8 +74,8 @@ def make_engine(url: str) -> Engine:
 def held_open(engine: Engine) -> Connection | None:
     """On SQLite, an idle connection for a process that serves to hold, and never to use or to fork with; else None.
 
-    Where nobody else has the database open, a session that closes copies the whole WAL into the database and deletes it:
-    that doubled the time of each write. Raises `DatabaseUnavailable`.
+    Where nobody else has the database open, a session that closes copies the whole WAL into the database and deletes
+    it: that doubled the time of each write. Raises `DatabaseUnavailable`.
     """
     if engine.dialect.name != "sqlite":
         return None

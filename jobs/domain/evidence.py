@@ -95,12 +95,17 @@ def _add_chunks(hands: Executor, context: Context, instance: Instance, stream: s
 def _checked(hands: Executor, stream: str, chunks: Sequence[tuple[ChunkRecord, bytes]]) -> list[Taken]:
     try:
         check_stream_name(stream)
-        taken = list(hands.map(lambda chunk: Taken(*chunk, open_frame(chunk[1], chunk[0])), chunks))
+        taken = list(hands.map(_opened, chunks))
     except (WireError, ChunkRefused) as error:
         raise AgentRefused(400, "bad_chunk", str(error)) from error
     for before, after in pairwise(taken):
         _check_link(before.record, after.record)
     return taken
+
+
+def _opened(chunk: tuple[ChunkRecord, bytes]) -> Taken:
+    record, frame = chunk
+    return Taken(record, frame, open_frame(frame, record))
 
 
 def _check_link(before: ChunkRecord | None, record: ChunkRecord) -> None:

@@ -1,7 +1,7 @@
 """`make bench-archive`: what the archive can take and how fast things are found in it, on a real S3 server and SQLite.
 
-`PARTS="ingest search page"` does some; `SIZE_MB=1000` is how much text is searched. Nothing here asserts: the table is
-the result. The Go vast-manager takes 38 MB/s on one connection, into memory only (not measured here).
+`PARTS="ingest loss viewers page search"` does some; `SIZE_MB=1000` is how much text is searched. Nothing here asserts:
+the table is the result. The Go vast-manager takes 38 MB/s on one connection, into memory only (not measured here).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from logs.query import parse
 from logs.reader import StreamReader
 from logs.store import S3Config
 from logs.wire import CHUNK_RAW_BYTES, MAX_BATCH_CHUNKS, ChunkRecord, chunk_key
+from tests.bench.live import loss, viewers
 from tests.fakes.s3 import running_s3
 from tests.web.bulk import many_runs
 from tests.web.site import served, settings_of
@@ -79,6 +80,7 @@ def chunks(data: bytes, stream: str) -> Iterator[tuple[ChunkRecord, bytes]]:
 
 class Bench:
     def __init__(self, folder: Path, s3: S3Config):
+        self.folder, self.s3 = folder, s3
         self.settings = settings_of(folder, s3)
         migrate(self.settings)
         self.context = Context(self.settings)
@@ -218,7 +220,13 @@ def page(bench: Bench) -> None:
     )
 
 
-PARTS: dict[str, Callable[[Bench], None]] = {"ingest": ingest, "page": page, "search": find}
+PARTS: dict[str, Callable[[Bench], None]] = {
+    "ingest": ingest,
+    "loss": lambda bench: loss(bench.folder, bench.s3, tell),
+    "viewers": lambda bench: viewers(bench.folder, bench.s3, tell),
+    "page": page,
+    "search": find,
+}
 
 
 def main(chosen: list[str]) -> None:
