@@ -70,8 +70,9 @@ class Follower:
         self._begun = False
         self.live = True
 
-    def poll(self, session: Session) -> list[TailLine]:
-        """The lines that are new. `live` says whether they come from the tail. Raises nothing of Redis or S3."""
+    def poll(self, session: Session, lines: list[TailLine]) -> None:
+        """Append the lines that are new. `live` says whether they come from the tail. Raises nothing of Redis or S3;
+        after an error of the database, what was appended counts as told."""
         try:
             frames, self._cursor = tail.read_since(self._client(), self._instance, self._cursor)
             self.live = True
@@ -79,26 +80,33 @@ class Follower:
             self.live = False
             self._open.clear()
             self._holes.clear()
-            return self._from_archive(session)
+            self._from_archive(session, lines)
+            return
         begun, self._begun = self._begun, True
         if not frames and not begun:
-            return self._from_archive(session)  # a quiet machine: its last words are better than none
-        lines = [line for frame in frames for line in self._lines(frame)]
-        return lines + self._filled(session) if self._holes else lines
+            self._from_archive(session, lines)  # a quiet machine: its last words are better than none
+            return
+        for frame in frames:
+            self._take(frame, lines)
+        if self._holes:
+            self._fill(session, lines)
 
-    def _lines(self, frame: tail.TailFrame) -> list[TailLine]:
+    def _take(self, frame: tail.TailFrame, lines: list[TailLine]) -> None:
         stream = frame.stream
         number, begun = self._open.pop(stream, (0, b""))
         if number != frame.first_line:
             self._jumped(stream, frame.first_line)
             number, begun = frame.first_line, b""
+        hole = self._holes.get(stream)
         *whole, rest = frame.data.split(b"\n")
-        lines = []
         for data in whole:
-            lines += self._come(stream, number, (begun + data)[:MAX_LINE])
+            line = (begun + data)[:MAX_LINE]
+            if hole is None:
+                self._tell(stream, number, line, lines)
+            else:
+                hole.held.append((number, line))
             number, begun = number + 1, b""
         self._open[stream] = (number, (begun + rest)[:MAX_LINE])
-        return lines
 
     def _jumped(self, stream: str, first_line: int) -> None:
         """A frame that does not go on where we were: its first line may be the end of one, so that is missing too."""
@@ -108,34 +116,24 @@ class Follower:
         begun_s = self._holes[stream].since_s if stream in self._holes else self._clock_s()
         self._holes[stream] = _Hole(begun_s, first_line, deque(maxlen=FILLED))
 
-    def _come(self, stream: str, number: int, data: bytes) -> list[TailLine]:
-        hole = self._holes.get(stream)
-        if hole is None:
-            return self._tell(stream, number, data)
-        hole.held.append((number, data))
-        return []
-
-    def _filled(self, session: Session) -> list[TailLine]:
-        lines = []
+    def _fill(self, session: Session, lines: list[TailLine]) -> None:
         wanted = {s: hole.last for s, hole in self._holes.items() if hole.last - self._next[s] < FILLED}
         if wanted:
-            lines += self._from_archive(session, wanted)
+            self._from_archive(session, lines, wanted)
         for stream, hole in list(self._holes.items()):
             over = self._clock_s() - hole.since_s > PATIENCE_S
             if over or stream not in wanted or self._next[stream] > hole.last:
                 del self._holes[stream]
-                lines += [line for number, data in hole.held for line in self._tell(stream, number, data)]
-        return lines
+                for number, data in hole.held:
+                    self._tell(stream, number, data, lines)
 
-    def _tell(self, stream: str, number: int, data: bytes) -> list[TailLine]:
-        if number < self._next.get(stream, 1):
-            return []
-        self._next[stream] = number + 1
-        return [TailLine(stream, number, visible(data.decode("utf-8", "replace").removesuffix("\r")))]
+    def _tell(self, stream: str, number: int, data: bytes, lines: list[TailLine]) -> None:
+        if number >= self._next.get(stream, 1):
+            self._next[stream] = number + 1
+            lines.append(TailLine(stream, number, visible(data.decode("utf-8", "replace").removesuffix("\r"))))
 
-    def _from_archive(self, session: Session, until: dict[str, int] | None = None) -> list[TailLine]:
+    def _from_archive(self, session: Session, lines: list[TailLine], until: dict[str, int] | None = None) -> None:
         """What is new there: of every stream, or of those in `until` up to that line."""
-        lines: list[TailLine] = []
         places = archive.places_of(session, self._instance)
         for summary in queries.streams_of(session, [self._instance]):
             if until is not None and summary.stream not in until:
@@ -161,8 +159,7 @@ class Follower:
             try:
                 found = reader.lines(first, min(last - first + 1, AT_ONCE))
             except StoreError:
-                return lines
+                return
             for line in found:
                 if not line.gap:
-                    lines += self._tell(summary.stream, line.number, line.text[:MAX_LINE].encode())
-        return lines
+                    self._tell(summary.stream, line.number, line.text[:MAX_LINE].encode(), lines)

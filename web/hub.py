@@ -25,7 +25,9 @@ from web.follow import Follower, TailLine
 
 log = logging.getLogger("provefleet.site")
 
-TICK_S = 0.5
+# How often the tails are read, and how often the database.
+TICK_S = 0.2
+LOOK_S = 0.5
 # Costs and ages move without any event; how often they are drawn again at least, and the share of one
 # core that drawing may take at most.
 REFRESH_S = 3.0
@@ -88,6 +90,7 @@ class Channel:
     made: dict[tuple[int, int, bool], Batch] = field(default_factory=dict)
     # Of the hub's thread only:
     glance: live.Glance | None = None
+    looked_s: float = -1e9
     drawn_s: float = -1e9
     cost_s: float = 0.0
     followers: dict[str, Follower] = field(default_factory=dict)
@@ -185,15 +188,28 @@ class Hub:
                     return
                 self._wake.clear()
             for channel in channels:
-                if not channel.ended:
+                if channel.ended:
+                    continue
+                if channel.glance is None or self._clock() - channel.looked_s >= LOOK_S:
                     self.look(channel)
+                else:
+                    self.listen(channel, channel.glance)
             self._wake.wait(self._tick_s)
 
     def look(self, channel: Channel) -> None:
         """One look at one channel. A database that is away is told to the watchers, and tried again."""
+        channel.looked_s = self._clock()
+        self._try(channel, lambda: self._look(channel))
+
+    def listen(self, channel: Channel, glance: live.Glance) -> None:
+        """Only what its machines say. Cheap: where the tails have it all, the database is not asked."""
+        if all(follower.live for follower in channel.followers.values()):
+            self._try(channel, lambda: self._follow(channel, glance, channel.notice))
+
+    def _try(self, channel: Channel, act: Callable[[], None]) -> None:
         try:
             with self._app.test_request_context("/"):
-                self._look(channel)
+                act()
         except SQLAlchemyError as error:
             log.warning("the live view can't read the database: %s", error)
             channel.take({}, [], "The database does not answer; what you see may be old.", False)
@@ -204,29 +220,32 @@ class Hub:
         if glance is None:
             channel.take({}, [], "", True)
             return
-        lines, notice = self._follow(channel, glance)
+        self._follow(channel, glance, "")
         began = self._clock()
         wait_s = max(REFRESH_S, channel.cost_s * len(self._channels) / BUSY_SHARE)
-        parts: dict[str, str] = {}
-        if glance != channel.glance or began - channel.drawn_s > wait_s:
-            drawn = live.parts_of(self._context, session, channel.kind, channel.key)
-            parts = {name: str(html) for name, html in drawn.items()}
-            channel.glance, channel.drawn_s, channel.cost_s = glance, began, self._clock() - began
-        channel.take(parts, lines, notice, glance.ended)
+        if glance == channel.glance and began - channel.drawn_s <= wait_s:
+            return
+        drawn = live.parts_of(self._context, session, channel.kind, channel.key)
+        channel.glance, channel.drawn_s, channel.cost_s = glance, began, self._clock() - began
+        channel.take({name: str(html) for name, html in drawn.items()}, [], channel.notice, glance.ended)
 
-    def _follow(self, channel: Channel, glance: live.Glance) -> tuple[list[TailLine], str]:
+    def _follow(self, channel: Channel, glance: live.Glance, notice: str) -> None:
+        """Hand on the lines that are new, whatever fails behind them: they are told once."""
         lines: list[TailLine] = []
-        notice = ""
-        for run, instance in glance.instance_ids:
-            follower = channel.followers.get(instance)
-            if follower is None:
-                follower = channel.followers[instance] = Follower(
-                    self._client, lambda: self._context.store, run, instance, self._clock
-                )
-            lines += follower.poll(scope.db())
-            if not follower.live:
-                notice = "Redis is away: lines come from the archive, a few seconds late."
-        return lines, notice
+        try:
+            for run, instance in glance.instance_ids:
+                follower = channel.followers.get(instance)
+                if follower is None:
+                    follower = channel.followers[instance] = Follower(
+                        self._client, lambda: self._context.store, run, instance, self._clock
+                    )
+                follower.poll(scope.db(), lines)
+                if not follower.live:
+                    notice = "Redis is away: lines come from the archive, a few seconds late."
+        except SQLAlchemyError:
+            channel.take({}, lines, channel.notice, False)
+            raise
+        channel.take({}, lines, notice, False)
 
     def _client(self) -> object:
         if self._tail_client is None:

@@ -91,7 +91,10 @@ def _open(kind: str, key: str) -> Response:
     streams: Streams = app.extensions["provefleet_streams"]
     opened = streams.open(kind, key)
     if opened is None:
-        busy = Response("Too many live pages are open; this one asks again by itself.\n", 503, mimetype="text/plain")
+        told = (
+            f"Too many live pages are open ({MAX_STREAMS}); this one asks again by itself. /archive has every line.\n"
+        )
+        busy = Response(told, 503, mimetype="text/plain")
         busy.headers["Retry-After"] = str(RETRY_AFTER_S)
         return busy
     channel, close = opened

@@ -15,7 +15,7 @@ from logs.chunks import ChunkCutter
 from logs.store import S3Config
 from tests.fakes.valkey import ValkeyServer
 from tests.web.site import NOW, Clock, seeded, settings_of
-from web.follow import PATIENCE_S, Follower
+from web.follow import PATIENCE_S, Follower, TailLine
 
 
 class Machine:
@@ -47,8 +47,10 @@ class Machine:
         tail.publish(self.redis, self.instance_id, self.stream, first_line, data)
 
     def told(self) -> list[tuple[int, str]]:
+        lines: list[TailLine] = []
         with self.context.sessions() as session:
-            return [(line.number, line.text) for line in self.follower.poll(session) if line.stream == self.stream]
+            self.follower.poll(session, lines)
+        return [(line.number, line.text) for line in lines if line.stream == self.stream]
 
 
 @pytest.fixture

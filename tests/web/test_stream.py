@@ -16,13 +16,15 @@ from flask import Flask
 from jobs.context import Context
 from jobs.domain.db import writing
 from jobs.domain.models import Instance, Run
+from jobs.services.programs import SITE_THREADS
 from logs import tail
 from tests.fakes.valkey import ValkeyServer
 from tests.web.seed import Fleet
-from tests.web.site import Browser, connect, seeded, served, settings_of
+from tests.web.site import Browser, Clock, connect, seeded, served, settings_of
+from web import create_app
 from web.follow import TailLine
 from web.hub import Channel, Hub
-from web.stream import Streams, events
+from web.stream import MAX_STREAMS, Streams, events
 
 Event = tuple[str, str, object]
 
@@ -177,6 +179,28 @@ def test_live_lines_come_from_the_tail(app: Flask, tmp_path: Path, valkey_server
     hub.look(channel)
     assert channel.lines[-1].number == 5
     assert channel.told == 5
+
+
+def test_lines_keep_coming_while_the_database_is_away(tmp_path: Path, valkey_server: ValkeyServer) -> None:
+    context, fleet = seeded(settings_of(tmp_path, redis_url=valkey_server.url), Clock())
+    instance = fleet.instances["loading"]
+    client = tail.connect(valkey_server.url)
+    client.flushall()
+    tail.publish(client, instance, "setup", 1, b"one\n")
+    hub, channel = Hub(create_app(context), context), Channel("instance", instance)
+    hub.look(channel)
+    path = context.settings.state_dir / "provefleet.db"
+    path.rename(path.with_suffix(".gone"))
+    tail.publish(client, instance, "setup", 2, b"two\n")
+    hub.look(channel)
+    assert channel.glance is not None
+    hub.listen(channel, channel.glance)
+    assert [line.text for line in channel.lines] == ["one", "two"]
+    assert "The database does not answer" in channel.notice
+
+
+def test_threads_are_left_for_pages() -> None:
+    assert SITE_THREADS - MAX_STREAMS >= 32
 
 
 def test_no_more_streams_than_threads_to_spare(
