@@ -68,6 +68,8 @@ def pages(fleet: Fleet) -> dict[str, str]:
         "diagnosis": f"/runs/{run['broken']}/diagnosis",
         "diagnosis-none": f"/runs/{run['passed']}/diagnosis",
         "diagnosis-hostile": f"/runs/{fleet.hostile_run}/diagnosis",
+        "waterfall": f"/runs/{run['passed']}/waterfall",
+        "waterfall-active": f"/runs/{run['active']}/waterfall",
         "failures": "/failures",
         "log-search": "/archive/search?q=cudaErrorNoKernelImage",
         "log-search-empty": "/archive/search",
