@@ -27,14 +27,16 @@ from jobs.domain.diagnosis_models import Diagnosis
 from jobs.domain.models import Artifact, Event, Instance, Run
 from jobs.domain.states import SEALING
 from jobs.provider_logs import CONTAINER, DAEMON
-from logs.errors import NoSuchObject, StoreError, TooLarge
+from logs.errors import NoSuchObject, TooLarge
 from logs.reader import StreamReader
+from logs.redact import Redactor
 
 log = logging.getLogger(__name__)
 
 BAD = ("broken", "failed", "slow")
 MAX_STREAM_BYTES = 256 << 20
-AT_ONCE = 10
+AT_ONCE = 100
+HOUR_MS = 3600_000
 _STAGE_OF = {
     "renting": "loading",
     "loading": "loading",
@@ -53,7 +55,9 @@ def diagnose(instance_id: str, attempt: int) -> None:
 
 
 def diagnose_missed() -> None:
-    """The RQ job by cron: instances of runs that ended badly, sealed, and without a diagnosis."""
+    """The RQ job by cron: wakes the job of instances of runs that ended badly, sealed, and without a diagnosis; of each
+    at most once an hour, so that one which fails again and again holds up no other.
+    """
     context = current()
     missing = ~select(Diagnosis.instance_id).where(Diagnosis.instance_id == Instance.id).exists()
     expired = select(Archive.instance_id).where(Archive.instance_id == Instance.id, Archive.expired_ms.is_not(None))
@@ -62,11 +66,7 @@ def diagnose_missed() -> None:
         query = select(Instance.id).where(Instance.run_id.in_(bad), Instance.evidence != "", missing, ~expired.exists())
         found = list(session.scalars(query.order_by(Instance.created_ms.desc()).limit(AT_ONCE)))
     for instance_id in found:
-        try:
-            diagnose_instance(context, instance_id)
-        except StoreError as error:
-            log.warning("%s is diagnosed later: %s", instance_id, error)
-            return
+        context.enqueue("diagnose", instance_id, context.now_ms() // HOUR_MS)
 
 
 def diagnose_instance(context: Context, instance_id: str) -> Report | None:
@@ -135,13 +135,14 @@ def _case(context: Context, facts: dict[str, Any], readers: dict[str, StreamRead
 
 
 def _joined(reader: StreamReader) -> bytes:
-    pieces, size = [], 0
+    """All of a stream, masked once more: what is cited of it is stored and shown."""
+    masking, pieces, size = Redactor(), [], 0
     for piece in reader.raw():
-        pieces.append(piece)
+        pieces.append(masking.feed(piece))
         size += len(piece)
         if size >= MAX_STREAM_BYTES:
             break
-    return b"".join(pieces)
+    return b"".join([*pieces, masking.flush()])
 
 
 def moves_of(session: Session, instance_id: str) -> list[Event]:

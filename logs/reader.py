@@ -9,11 +9,12 @@ from __future__ import annotations
 import codecs
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from logs.frames import read_chunk, read_chunks
 from logs.gaps import in_order, missing_text
+from logs.redact import redact
 from logs.segments import NONE, Segments
 from logs.store import Store
 from logs.wire import KIB, ChunkRecord
@@ -110,7 +111,7 @@ class StreamReader:
         `count` is at most 5,000. Raises `StoreUnavailable`, `StoreRefused`.
         """
         first, count = max(first, 1), min(count, MAX_PAGE_LINES)
-        return [line for line in self._walk(first, first + count - 1) if line.number >= first or line.gap]
+        return _masked([line for line in self._walk(first, first + count - 1) if line.number >= first or line.gap])
 
     def last(self, count: int) -> list[Line]:
         """The last `count` lines, an unfinished one included. Errors as `lines`."""
@@ -170,6 +171,15 @@ class StreamReader:
         while index + 1 < len(self._records) and self._segments.lacks(self._records[index + 1].seq):
             index += 1
         return self._records[index].next_line
+
+
+def _masked(lines: list[Line]) -> list[Line]:
+    """Masked once more: rules may have been added since the machine masked them."""
+    if not lines:
+        return lines
+    text = "\n".join(line.text for line in lines).encode("utf-8", "surrogatepass")
+    texts = redact(text).decode("utf-8", "surrogatepass").split("\n")
+    return [line if line.text == shown else replace(line, text=shown) for line, shown in zip(lines, texts, strict=True)]
 
 
 def _closed(line: _Open | None) -> Iterator[Line]:

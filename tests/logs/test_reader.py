@@ -123,6 +123,21 @@ def test_control_characters_are_visible_and_harmless() -> None:
 NUMBERED = [b"%05d\n" % n for n in range(1, 5001)]  # six bytes a line; 10,922 lines would fill a chunk
 
 
+def test_what_a_machine_did_not_mask_is_masked_when_it_is_shown() -> None:
+    key = b"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n-----END RSA PRIVATE KEY-----\n"
+    reader, _, _ = shelved([b"one\npassword=hunter22 \xff\n", key, b"\x1b[31mlast\n"])
+    assert [line.text for line in reader.lines(1, 9)] == [
+        "one",
+        "password=[redacted] \ufffd",
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "[redacted]",
+        "-----END RSA PRIVATE KEY-----",
+        "\u241b[31mlast",
+    ]
+    assert [line.number for line in reader.lines(1, 9)] == [1, 2, 3, 4, 5, 6]
+    assert reader.lines(100, 5) == []
+
+
 def chunked_lines() -> list[ChunkRecord]:
     return [record for record, _ in cut_all("bench", NUMBERED, step_ms=20)]
 

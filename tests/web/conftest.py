@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from flask import Flask
+from jinja2 import BytecodeCache, FileSystemBytecodeCache
 from pydantic import SecretStr
 
 from jobs.context import Context
@@ -37,9 +38,16 @@ def fleet(site: tuple[Context, Fleet]) -> Fleet:
     return site[1]
 
 
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> BytecodeCache:
+    """Templates compiled once a worker: by itself each app compiles them anew."""
+    return FileSystemBytecodeCache(str(tmp_path_factory.mktemp("templates")))
+
+
 @pytest.fixture
-def app(context: Context) -> Flask:
+def app(context: Context, templates: BytecodeCache) -> Flask:
     made = create_app(context)
+    made.jinja_env.bytecode_cache = templates
     limiter.reset()
     return made
 

@@ -29,6 +29,7 @@ from jobs.context import Context
 from jobs.domain.db import migrate
 from jobs.settings import Settings
 from logs.store import S3Config
+from tests.sql import compiled_once
 from tests.web.seed import PASSWORD, Fleet, seed
 from web import create_app
 
@@ -67,14 +68,14 @@ _templates: dict[int, tuple[Path, Fleet]] = {}
 
 def seeded(settings: Settings, clock: Clock | None = None, *, with_bytes: bool = False) -> tuple[Context, Fleet]:
     """A migrated database with the fleet in it. Under a clock it is made once, and copied for every further test."""
-    context = Context(settings, clock) if clock else Context(settings)
+    context = compiled_once(Context(settings, clock) if clock else Context(settings))
     if clock is None or with_bytes:
         migrate(settings)
         return context, seed(context, context.store if with_bytes else None)
     if clock.now not in _templates:
         folder = Path(tempfile.mkdtemp(prefix="pf-seed-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        first = Context(settings_of(folder), Clock(clock.now))
+        first = compiled_once(Context(settings_of(folder), Clock(clock.now)))
         migrate(first.settings)
         _templates[clock.now] = (folder / "provefleet.db", seed(first))
         first.engine.dispose()

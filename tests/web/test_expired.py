@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jobs.context import Context
@@ -19,7 +21,9 @@ DAY_MS = 1_780_000_000_000
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, s3_config: S3Config) -> Site:
-    context, fleet = seeded(settings_of(tmp_path_factory.mktemp("expired"), s3_config))
+    config = replace(s3_config, bucket="expired")  # ids are the same for every seed: others keep their objects
+    context, fleet = seeded(settings_of(tmp_path_factory.mktemp("expired"), config))
+    context.store.ensure_bucket()
     browser = Browser(create_app(context).test_client())
     browser.sign_in("operator")
     with writing(context.sessions) as session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import shutil
 import socket
 import threading
 import time
@@ -20,22 +21,24 @@ from werkzeug.test import TestResponse
 from gpu.agent.client import Client, Refused, Unreachable
 from gpu.protocol import PREFIX, Command, Lease, Progress, Pull, Register, Registered, Result, Seal, StreamEnd
 from jobs.context import Context, use
-from jobs.domain.db import migrate
 from jobs.settings import Settings
 from logs import tail
 from logs.batch import pack_batch
 from logs.chunks import ChunkCutter
-from logs.store import S3Config
+from logs.store import S3Config, Store
 from logs.wire import MAX_ARTIFACT_BYTES, ChunkRecord
 from tests.fakes.market import FakeMarket
 from tests.fakes.valkey import ValkeyServer
 from tests.jobs.proofs import simulated
 from tests.jobs.scene import Clock, Scene
+from tests.sql import compiled_once
 from web.machine_app import create_machine_app
 
 
 @pytest.fixture
-def context(tmp_path: Path, clock: Clock, s3_config: S3Config, valkey_server: ValkeyServer) -> Iterator[Context]:
+def context(
+    tmp_path: Path, sqlite_template: Path, clock: Clock, s3_config: S3Config, store: Store, valkey_server: ValkeyServer
+) -> Iterator[Context]:
     settings = Settings(
         state_dir=tmp_path,
         database_url=SecretStr(f"sqlite:///{tmp_path / 'provefleet.db'}"),
@@ -47,8 +50,9 @@ def context(tmp_path: Path, clock: Clock, s3_config: S3Config, valkey_server: Va
         s3_secret_access_key=s3_config.secret_access_key,
         s3_public_endpoint=s3_config.endpoint,
     )
-    migrate(settings)
-    context = Context(settings, now_ms=clock)
+    shutil.copy(sqlite_template, tmp_path / "provefleet.db")
+    context = compiled_once(Context(settings, now_ms=clock))
+    context.store = store
     context.providers["local"] = FakeMarket(tmp_path / "market.json", clock)
     use(context)
     yield context

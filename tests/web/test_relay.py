@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +27,6 @@ from gpu.agent.sealing import put_emergency
 from gpu.protocol import Fetch, Upload
 from jobs.context import Context, use
 from jobs.domain import relay
-from jobs.domain.db import migrate
 from jobs.settings import Settings
 from logs.store import OpenedObject, S3Config
 from logs.wire import emergency_key
@@ -34,12 +34,13 @@ from tests.fakes.controller import wait_for
 from tests.fakes.market import FakeMarket
 from tests.jobs.agent import Agent
 from tests.jobs.scene import Clock, Scene
+from tests.sql import compiled_once
 from web.machine_app import create_machine_app
 from web.relay import AT_ONCE, AT_ONCE_AN_INSTANCE, Busy, Sending
 
 
 @pytest.fixture
-def context(tmp_path: Path, s3_config: S3Config) -> Iterator[Context]:
+def context(tmp_path: Path, sqlite_template: Path, s3_config: S3Config) -> Iterator[Context]:
     """A controller whose archive is behind it: machines, rented from a marketplace on this host, can't reach it."""
     clock = Clock()
     clock.now_ms = time.time_ns() // 1_000_000
@@ -54,8 +55,8 @@ def context(tmp_path: Path, s3_config: S3Config) -> Iterator[Context]:
         s3_public_endpoint="http://seaweedfs:8333",
         vast_url="http://127.0.0.1:9",
     )
-    migrate(settings)
-    context = Context(settings, now_ms=clock)
+    shutil.copy(sqlite_template, tmp_path / "provefleet.db")
+    context = compiled_once(Context(settings, now_ms=clock))
     market = FakeMarket(tmp_path / "market.json", clock)
     market.remote = True
     context.providers["local"] = market

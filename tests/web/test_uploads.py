@@ -12,8 +12,8 @@ from sqlalchemy import select
 
 from jobs.context import Context
 from jobs.domain.models import Input
-from logs.store import S3Config
-from tests.web.site import Browser, seeded, settings_of
+from logs.store import S3Config, Store
+from tests.web.site import Browser, Clock, seeded, settings_of
 from web.uploads import READ_BYTES, BadUpload, Multipart
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -21,8 +21,10 @@ LIMIT = 2_000_000
 
 
 @pytest.fixture
-def context(tmp_path: Path, s3_config: S3Config) -> Context:
-    return seeded(settings_of(tmp_path, s3_config, max_upload_bytes=LIMIT))[0]
+def context(tmp_path: Path, s3_config: S3Config, store: Store, clock: Clock) -> Context:
+    context, _ = seeded(settings_of(tmp_path, s3_config, max_upload_bytes=LIMIT), clock)
+    context.store = store
+    return context
 
 
 def put(browser: Browser, kind: str, name: str, data: bytes | io.IOBase, **more: object):
