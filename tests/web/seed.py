@@ -264,6 +264,7 @@ class Seeder(Market):
                     else {},
                     verdict=verdict,
                     reason=reason,
+                    joules=3_180.4 + 7 * i if verdict == "valid" else None,
                 )
             )
 

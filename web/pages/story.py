@@ -31,7 +31,7 @@ def paid(run_id: str) -> str:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What of a failure is compared: line `line` of the `lines` of `stream` is in the middle; `cited`: a diagnosis points at it."""
+    """What of a failure is compared, around line `line` of `lines` of a stream. `cited`: a diagnosis points at it."""
 
     instance: Instance
     streams: list[str]
