@@ -147,13 +147,25 @@ def _marked(rows: Iterator[Row], decisive: int, at_the_top: bool) -> Comparison:
     return Comparison(found, len(alike), not at_the_top)
 
 
-def folded(rows: Sequence[Row], around: int = 3) -> list[tuple[bool, list[Row]]]:
-    """The rows in pieces, in order: (True, ...) for the middle of a long run of alike lines, which may be hidden."""
-    shown = [not row.same or row.parts or row.decisive for row in rows]
-    near = [any(shown[max(0, i - around) : i + around + 1]) for i in range(len(rows))]
-    pieces: list[tuple[bool, list[Row]]] = []
-    for row, keep in zip(rows, near, strict=True):
-        if not pieces or pieces[-1][0] == keep:
-            pieces.append((not keep, []))
+def folded(rows: Sequence[Row], around: int = 3) -> list[tuple[str, list[Row]]]:
+    """The rows in pieces, in order. The middle of a long run of one kind may be hidden: its piece says which kind, in
+    words; the others say ''."""
+    kinds = [_kind(row) for row in rows]
+    shown = [
+        row.parts or row.decisive or not kinds[i] or (i > 0 and kinds[i - 1] != kinds[i]) for i, row in enumerate(rows)
+    ]
+    pieces: list[tuple[str, list[Row]]] = []
+    for i, row in enumerate(rows):
+        near = any(shown[max(0, i - around) : i + around + 1])
+        if not pieces or bool(pieces[-1][0]) == near:
+            pieces.append(("" if near else kinds[i], []))
         pieces[-1][1].append(row)
-    return [(hidden and len(piece) > around, piece) for hidden, piece in pieces]
+    return [(kind if len(piece) > around else "", piece) for kind, piece in pieces]
+
+
+def _kind(row: Row) -> str:
+    if row.same:
+        return "alike"
+    if row.left and row.right:
+        return ""
+    return "only here" if row.left else "only in the success"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from collections.abc import Callable
 
 import pytest
@@ -75,3 +77,14 @@ def test_without_lines_or_without_a_success_the_page_says_so(archive: tuple[Brow
 
 def test_lines_that_cannot_be_read_are_no_error(signed_in: SignedIn, fleet: Fleet) -> None:
     assert "can&#39;t be read now" in signed_in("viewer").get(f"/runs/{fleet.runs['broken']}/diff").text
+
+
+def test_the_capsule_comes_from_the_runs_page(signed_in: SignedIn, fleet: Fleet) -> None:
+    browser = signed_in("viewer")
+    address = f"/runs/{fleet.runs['passed']}/capsule.zip"
+    assert address in browser.get(f"/runs/{fleet.runs['passed']}").text
+    answer = browser.get(address)
+    with zipfile.ZipFile(io.BytesIO(answer.data)) as capsule:
+        assert {"README.md", "capsule.json", "run.sh", "SHA256SUMS"} <= set(capsule.namelist())
+    assert browser.get(f"/runs/{fleet.runs['queued']}/capsule.zip").status_code == 404
+    assert browser.get(f"/runs/{fleet.hostile_run}/capsule.zip").status_code == 200

@@ -95,7 +95,10 @@ def test_every_line_of_the_window_is_shown_once_whatever_the_lines_are() -> None
         assert all(row.left and row.right and row.left.text == row.right.text for row in found.rows if row.same)
 
 
-def test_only_the_middle_of_what_is_alike_folds() -> None:
+def test_only_the_middle_of_a_long_run_of_one_kind_folds() -> None:
     found = compared([*steps(40), "broken"], [*steps(40), "fine"], 41)
-    pieces = folded(found.rows)
-    assert [(hidden, len(rows)) for hidden, rows in pieces] == [(True, 37), (False, 4)]
+    assert [(kind, len(rows)) for kind, rows in folded(found.rows)] == [("alike", 37), ("", 4)]
+    longer = compared(steps(40), [*steps(40), *(f"more {chr(97 + i)}" for i in range(20))], 1)
+    assert [(kind, len(rows)) for kind, rows in folded(longer.rows)] == [
+        ("", 4), ("alike", 33), ("", 7), ("only in the success", 16),
+    ]  # fmt: skip
