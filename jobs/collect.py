@@ -29,6 +29,7 @@ from jobs.domain.work import Claim, record, take, transaction, wake
 from jobs.market import listing
 from jobs.market.providers.base import EXITED, OFFLINE, STOPPED, ProviderError
 from jobs.provider_logs import Output
+from jobs.story.joules import keep_joules
 from logs import evidence
 from logs.bundle import load_manifest, write_bundle
 from logs.emergency import EmergencyRefused, unpack_emergency
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SINGLE_PROOF_FILES = 100
+TIMINGS = ("round", "index", "verdict", "pulled_ms", "received_ms", "machine_ms", "timings_ms", "joules", "joules_why")
 
 
 def collect_logs(instance_id: str, attempt: int) -> None:
@@ -154,6 +156,7 @@ def _seal(context: Context, claim: Claim, instance: Instance, outputs: dict[str,
         # A worker before us wrote it and died: that one is the truth, the same bundle follows from it.
         manifest = load_manifest(context.store, instance.run_id or "none", instance.id)
     except NoSuchObject:
+        keep_joules(context, instance)
         for name, data in [*_controller_artifacts(context, instance), *provider_logs.artifacts(outputs)]:
             _keep(context, instance, name, data)
         manifest = _manifest(context, instance)
@@ -257,6 +260,8 @@ def _controller_artifacts(context: Context, instance: Instance) -> Iterator[tupl
             "received_ms": p.received_ms,
             "machine_ms": p.machine_ms,
             "timings_ms": p.timings_ms,
+            "joules": p.joules,
+            "joules_why": p.joules_why,
             "proof": p.proof,
             "public": p.public,
         }
@@ -264,10 +269,7 @@ def _controller_artifacts(context: Context, instance: Instance) -> Iterator[tupl
     ]
     if told:
         yield "proofs.json", json.dumps(told, indent=1).encode()
-        timings = [
-            {k: row[k] for k in ("round", "index", "verdict", "pulled_ms", "received_ms", "machine_ms", "timings_ms")}
-            for row in told
-        ]
+        timings = [{name: row[name] for name in TIMINGS} for row in told]
         yield "timings.json", json.dumps(timings, indent=1).encode()
     if len(proofs) <= SINGLE_PROOF_FILES:
         for p in proofs:

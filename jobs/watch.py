@@ -21,7 +21,7 @@ from jobs.domain.models import Instance, Run
 from jobs.domain.states import BILLABLE, ENDED, LOADING, SEALING, WORKING
 from jobs.domain.work import record, transaction, wake
 from jobs.market import accrual, listing, provider
-from jobs.market.providers.base import EXITED, OFFLINE, STOPPED, UNKNOWN, ProviderError
+from jobs.market.providers.base import EXITED, OFFLINE, RUNNING, STOPPED, UNKNOWN, ProviderError
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -169,6 +169,9 @@ def _note(session: Session, mine: Instance, seen: ProviderInstance | None, now: 
     old: dict[str, Any] = mine.seen or {}
     if mine.state == LOADING and (old.get("detail"), old.get("status")) != (seen.detail, seen.status):
         mine.moved_ms = now
+    if mine.state == LOADING and seen.status == RUNNING != old.get("status"):
+        text = "the provider lists it as running: its image is there"  # what was paid for the pull ends here
+        record(session, now, "reconcile", "instance.running", text, run_id=mine.run_id, instance_id=mine.id)
     word = seen.facts.get("actual")
     if seen.status == UNKNOWN and word not in (None, UNKNOWN, old.get("facts", {}).get("actual")):
         text = f"the provider calls its state {word!r}, which this version does not know"

@@ -34,6 +34,17 @@ def span_bar(span: Span, spans: Sequence[Span]) -> Markup:
     ).format(kind, f"{left:.2f}", f"{min(width, 100 - left):.2f}")
 
 
+def stretch_bar(spans: Sequence[tuple[int, int]], first_ms: int, whole_ms: int, kind: str) -> Markup:
+    """One row of a waterfall that comes back: (start, milliseconds) of each stretch, in percent of the whole."""
+    whole = max(whole_ms, 1)
+    bar = Markup('<rect class="{}" x="{}%" y="1" width="{}%" height="10" rx="1.5"/>')
+    parts = []
+    for start_ms, ms in spans:
+        left = 100 * (start_ms - first_ms) / whole
+        parts.append(bar.format(kind, f"{min(left, 99.6):.2f}", f"{min(max(100 * ms / whole, 0.4), 100 - left):.2f}"))
+    return Markup('<svg aria-hidden="true">{}</svg>').format(Markup("").join(parts))
+
+
 def interval_bar(
     value: float | None, low: float | None, high: float | None, most: float, limit: float | None = None
 ) -> Markup:

@@ -39,6 +39,14 @@ def money(value: float | None) -> str:
     return f"{'-' if value < 0 else ''}${text if len(text) >= 4 else text + '0'}"
 
 
+def cents(dollars: float) -> str:
+    """0.31 \u00a2, 12.4 \u00a2: hundredths of a dollar, three significant figures below 100."""
+    value = 100 * dollars
+    if 0 < abs(value) < 0.001:
+        return "< 0.001 \u00a2"
+    return f"{value:,.1f} \u00a2" if abs(value) >= 100 else f"{significant(value, 3)} \u00a2"
+
+
 def number(value: float | None) -> str:
     """A count or a rate: three significant figures from 0.01 to 1,000, whole above."""
     if value is None:

@@ -47,6 +47,7 @@ def run_parts(context: Context, session: Session, run: Run) -> Parts:
         "passed": passed_over(events),
         "spans": run_spans(run, events, now),
         "counts": counts,
+        "joules": queries.joules_per_proof(session, run.id),
         "round": max((r for r, _ in counts), default=1),
         "proofs": _proofs(session, run.id),
         **_artifacts(session, ids),
@@ -108,6 +109,8 @@ def _proofs(session: Session, run_id: str) -> Sequence[Proof]:
         Proof.received_ms,
         Proof.machine_ms,
         Proof.witness_name,
+        Proof.joules,
+        Proof.joules_why,
     )
     return session.execute(  # type: ignore[return-value]
         select(*columns).where(Proof.run_id == run_id).order_by(bad, Proof.round.desc(), Proof.index).limit(PROOFS)

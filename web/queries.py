@@ -125,6 +125,11 @@ def proof_counts(session: Session, run_id: str) -> dict[tuple[int, str], int]:
     return {(round_, verdict): count for round_, verdict, count in rows}
 
 
+def joules_per_proof(session: Session, run_id: str) -> float | None:
+    """The mean over the valid proofs whose energy is known; None where none is."""
+    return session.scalar(select(func.avg(Proof.joules)).where(Proof.run_id == run_id, Proof.verdict == "valid"))
+
+
 def starts_with(
     column: InstrumentedAttribute[str] | InstrumentedAttribute[str | None], text: str
 ) -> ColumnElement[bool]:

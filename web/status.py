@@ -99,6 +99,7 @@ EVENTS = {
     "instance.too_dear": "Dearer than asked for:",
     "instance.repriced": "Price changed:",
     "run.goes_on": "Goes on elsewhere:",
+    "instance.running": "It runs:",
     "provider.unavailable": "The provider does not answer:",
     "provider.key_refused": "The provider refuses our key:",
     "provider.unheard_status": "Unknown status at the provider:",

@@ -35,7 +35,7 @@ NAVIGATION = (
 
 
 # Pages without an entry of their own, and the entry that they belong to.
-UNDER = {"instances": "runs", "new_run": "runs", "log_search": "archive"}
+UNDER = {"instances": "runs", "story": "runs", "new_run": "runs", "log_search": "archive"}
 
 
 @lru_cache(maxsize=64)
@@ -82,6 +82,7 @@ def attach(app: Flask) -> None:
         number=f.number,
         percent=f.percent,
         duration=f.duration,
+        cents=f.cents,
         size=f.size,
         absolute=f.absolute,
         clock=f.clock,
@@ -107,6 +108,7 @@ def attach(app: Flask) -> None:
         span_bar=charts.span_bar,
         meter=charts.meter,
         share_bar=charts.share_bar,
+        stretch_bar=charts.stretch_bar,
     )
 
     def asset(name: str) -> str:

@@ -260,7 +260,8 @@ class Proof(Base):
     """Proof `index` of a run in one round: what was asked, what came, whether it holds.
 
     `pulled_ms` and `received_ms` are the controller's clock, `machine_ms` the machine's own figure.
-    `verdict`: '' (not looked at) | valid | invalid | error.
+    `verdict`: '' (not looked at) | valid | invalid | error. `joules`: see `jobs.story.energy`, known once the logs are
+    complete; `joules_why` says why they are not known.
     """
 
     __tablename__ = "proofs"
@@ -286,6 +287,8 @@ class Proof(Base):
     public: Mapped[Any | None] = mapped_column(JSON)
     verdict: Mapped[str] = mapped_column(String(16), default="")
     reason: Mapped[str] = mapped_column(Text, default="")
+    joules: Mapped[float | None]
+    joules_why: Mapped[str] = mapped_column(String(200), default="", server_default="")
 
 
 class Event(Base):

@@ -19,7 +19,7 @@ PARAMS_URL_S = 6 * 3600
 WITNESS_URL_S = 3600
 
 
-def _filled(arguments: list[str], numbers: dict[str, int]) -> list[str]:
+def filled(arguments: list[str], numbers: dict[str, int]) -> list[str]:
     """Replace `{n}`, `{concurrency}` and `{partition_workers}`; folders are the machine's to replace."""
     for name, value in numbers.items():
         arguments = [argument.replace("{" + name + "}", str(value)) for argument in arguments]
@@ -36,8 +36,8 @@ def build_spec(context: Context, session: Session, run: Run, instance: Instance)
     numbers = {"n": proofs, "concurrency": run.concurrency, "partition_workers": run.partition_workers}
     asked = payload.commands[stage]
     command = StageCommand(
-        command=_filled(asked.command, numbers),
-        daemon=_filled(asked.daemon, numbers),
+        command=filled(asked.command, numbers),
+        daemon=filled(asked.daemon, numbers),
         daemon_socket=asked.daemon_socket,
         warm_up=asked.warm_up,
         files=asked.files,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -28,7 +29,7 @@ def verify(file: Path, trusted: str | None) -> None:
     machine = body["machine"]
     click.echo(
         f"OK: proof {body['index']} of run {body['run']} (round {body['round']}), made on {machine['provider']} "
-        f"machine {machine['machine_id']}, verified by controller {body['controller']}"
+        f"machine {machine['machine_id']}, verified by controller {body['controller']}{_energy(body)}"
     )
 
 
@@ -36,6 +37,11 @@ def verify(file: Path, trusted: str | None) -> None:
 def key() -> None:
     """Print this controller's public key."""
     click.echo(_own())
+
+
+def _energy(body: dict[str, Any]) -> str:
+    joules = body.get("energy", {}).get("joules")
+    return "" if joules is None else f", {joules:,.1f} J by the machine's own figures"
 
 
 def _own() -> str:

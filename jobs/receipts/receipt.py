@@ -41,7 +41,10 @@ def public_hex(key: Ed25519PrivateKey) -> str:
 
 
 def body_of(controller: str, run: Run, instance: Instance, proof: Proof) -> dict[str, Any]:
-    """What is signed. Times are UTC milliseconds on the controller's clock, `machine_ms` the machine's own figure."""
+    """What is signed. Times are UTC milliseconds on the controller's clock, `machine_ms` the machine's own figure.
+
+    `energy.joules` is what the machine's GPUs drew for this proof (`jobs.story.energy`), None where `unknown` says why.
+    """
     key = run.zkey
     return {
         "version": VERSION,
@@ -70,6 +73,10 @@ def body_of(controller: str, run: Run, instance: Instance, proof: Proof) -> dict
         "pulled_ms": proof.pulled_ms,
         "received_ms": proof.received_ms,
         "machine_ms": proof.machine_ms,
+        "energy": {
+            "joules": proof.joules,
+            "unknown": "" if proof.joules is not None else proof.joules_why or "its logs are not complete yet",
+        },
     }
 
 

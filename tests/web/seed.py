@@ -259,8 +259,12 @@ class Seeder(Market):
                     pulled_ms=pulled if came else None,
                     received_ms=pulled + 9_100 * (i + 1) if came else None,
                     machine_ms=8_900.0 + 13 * i if came else None,
+                    timings_ms={"queue": 310.5, "load": 2.1, "synthesis": 2_790.0, "compute": 5_120.0, "verify": 410.0}
+                    if verdict == "valid"
+                    else {},
                     verdict=verdict,
                     reason=reason,
+                    joules=3_180.4 + 7 * i if verdict == "valid" else None,
                 )
             )
 

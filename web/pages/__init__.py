@@ -26,6 +26,7 @@ def attach(app: Flask) -> None:
         search,
         settings,
         sign_in,
+        story,
         users,
     )
 
@@ -48,6 +49,7 @@ def attach(app: Flask) -> None:
         search,
         settings,
         sign_in,
+        story,
         users,
     )
     for module in modules:

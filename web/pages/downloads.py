@@ -7,17 +7,21 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from flask import Blueprint, Response, abort
+from pydantic import SecretStr
 from sqlalchemy import select
 
+from jobs import payloads
 from jobs.domain import archive
 from jobs.domain.models import Artifact, Controller, Instance, Proof, Run
 from jobs.receipts import receipt as receipts
+from jobs.story.capsule import capsule as make_capsule
 from logs.errors import NoSuchObject
 from logs.wire import bundle_key
 from web import scope
 from web.access import viewer
 from web.pages.archive import reader_of
 from web.pages.instances import load
+from web.pages.runs import load as load_run
 
 blueprint = Blueprint("downloads", __name__)
 
@@ -87,6 +91,23 @@ def receipt(run_id: str, proof_round: int, index: int) -> Response:
         receipts.signed(body, receipts.signing_key(scope.context().settings.state_dir)), indent=1
     ).encode()
     return attachment([told], f"receipt-{run_id[:8]}-{proof_round}-{index}.json", len(told), "application/json")
+
+
+@blueprint.get("/runs/<run_id>/capsule.zip")
+@viewer
+def capsule(run_id: str) -> Response:
+    """What one needs to run it again elsewhere: the newest machine's image, commands and facts, inputs by hash."""
+    run = load_run(run_id)
+    instance = max(run.instances, key=lambda i: i.created_ms, default=None)
+    if instance is None:
+        abort(404, description="No machine was chosen for this run, so there is nothing to run again elsewhere.")
+    mine = (Proof.run_id == run_id, Proof.round == instance.round)
+    proofs = scope.db().scalars(select(Proof).where(*mine).order_by(Proof.index)).all()
+    settings = scope.context().settings
+    values = (getattr(settings, name) for name in type(settings).model_fields)
+    secrets = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+    data = make_capsule(run, instance, proofs, payloads.load(run.payload), secrets)
+    return attachment([data], f"capsule-{_stem(instance)}.zip", len(data), "application/zip")
 
 
 @blueprint.get("/instances/<instance_id>/artifacts/<path:name>")

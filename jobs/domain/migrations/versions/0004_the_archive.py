@@ -65,9 +65,16 @@ def upgrade() -> None:
     sa.ForeignKeyConstraint(['instance_id'], ['instances.id'], name=op.f('fk_segments_instance_id')),
     sa.PrimaryKeyConstraint('instance_id', 'stream', 'first_seq', name=op.f('pk_segments'))
     )
+    with op.batch_alter_table('proofs', schema=None) as batch_op:
+        batch_op.add_column(sa.Column('joules', sa.Double(), nullable=True))
+        batch_op.add_column(sa.Column('joules_why', sa.String(length=200), server_default='', nullable=False))
 
 
 def downgrade() -> None:
+    with op.batch_alter_table('proofs', schema=None) as batch_op:
+        batch_op.drop_column('joules_why')
+        batch_op.drop_column('joules')
+
     op.drop_table('segments')
     op.drop_table('pins')
     op.drop_table('archives')
