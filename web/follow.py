@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from jobs.domain import archive
 from jobs.domain.models import Chunk
 from logs import tail
-from logs.ansi import plain
+from logs.ansi import visible
 from logs.errors import StoreError
 from logs.reader import StreamReader
 from logs.store import Store
@@ -77,7 +77,7 @@ class Follower:
         if number < self._next.get(stream, 1):
             return []
         self._next[stream] = number + 1
-        return [TailLine(stream, number, plain(data.decode("utf-8", "replace").removesuffix("\r")))]
+        return [TailLine(stream, number, visible(data.decode("utf-8", "replace").removesuffix("\r")))]
 
     def _from_archive(self, session: Session) -> list[TailLine]:
         lines: list[TailLine] = []
