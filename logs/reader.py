@@ -21,6 +21,7 @@ from logs.wire import KIB, ChunkRecord
 SHOWN_BYTES = 8 * KIB
 MAX_PAGE_LINES = 5000
 
+
 @dataclass(frozen=True)
 class Line:
     """One line of a page. `text` is what the machine wrote, control characters included: `logs.ansi` makes it harmless.

@@ -114,7 +114,9 @@ def view(session: Session, instance_id: str, streams: tuple[str, ...], until: tu
     index = cast(Index, current_app.extensions[KEY])
     chunks = [index.chunks(session, instance_id, stream) for stream in streams]
     if len(until) == len(chunks) > 1:
-        chunks = [one.until(max(seq, *one.seq[:1])) if len(one) else one for one, seq in zip(chunks, until, strict=True)]
+        chunks = [
+            one.until(max(seq, *one.seq[:1])) if len(one) else one for one, seq in zip(chunks, until, strict=True)
+        ]
     return View(streams, chunks)
 
 

@@ -139,7 +139,9 @@ class Source:
             first, lines = int(view.row[i]), int(view.lines[i])
             if not more():
                 return None, first + lines if back else first - 1
-            found = [one for one in self.rows(first, lines) if (one.row < row if back else one.row > row) and not one.gap]
+            found = [
+                one for one in self.rows(first, lines) if (one.row < row if back else one.row > row) and not one.gap
+            ]
             for one in reversed(found) if back else found:
                 if wanted(one):
                     return one, one.row
