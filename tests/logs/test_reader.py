@@ -132,7 +132,7 @@ def test_what_a_machine_did_not_mask_is_masked_when_it_is_shown() -> None:
         "-----BEGIN RSA PRIVATE KEY-----",
         "[redacted]",
         "-----END RSA PRIVATE KEY-----",
-        "\u241b[31mlast",
+        "\x1b[31mlast",
     ]
     assert [line.number for line in reader.lines(1, 9)] == [1, 2, 3, 4, 5, 6]
     assert reader.lines(100, 5) == []
