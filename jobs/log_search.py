@@ -7,6 +7,7 @@ edges.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -31,6 +32,7 @@ from logs.wire import ChunkRecord
 AT_ONCE, CHUNKS_AT_ONCE = 64, 4_000  # instances and chunks looked up by one statement: 16 MB of bitmaps
 SHOWN = 400  # bytes of a line that are shown
 MASKED = 64 * 1024  # of a neighbouring line
+TOGETHER_FIRST, TOGETHER = 4, 128  # chunks read by one go: few at first for an early hit, then 8 MB
 MAX_JOINED = 320  # chunks taken together where a line runs through them: 20 MB
 TICK_S = 0.5
 FULL = bytes([255]) * BYTES
@@ -197,7 +199,8 @@ def _pieces(session: Session, ids: Sequence[str], scope: Scope) -> dict[str, dic
 
 
 def _groups(pieces: list[_Piece], query: Query, progress: Progress) -> Iterator[list[ChunkRecord]]:
-    """Chunks that belong together and could hold every text; an empty list for those that could not."""
+    """Consecutive chunks that could hold every text, where lines go on together; an empty list for those that could
+    not."""
     groups: list[list[_Piece]] = []
     for piece in pieces:
         last = groups[-1] if groups else []
@@ -206,12 +209,22 @@ def _groups(pieces: list[_Piece], query: Query, progress: Progress) -> Iterator[
             last.append(piece)
         else:
             groups.append([piece])
-    could = _possible(groups, query)
-    for group, possible in zip(groups, could, strict=True):
+    together: list[ChunkRecord] = []
+    most = TOGETHER_FIRST
+    for group, possible in zip(groups, _possible(groups, query), strict=True):
         size = sum(piece.record.raw_bytes for piece in group)
         progress.looked_bytes += size
         progress.read_bytes += size if possible else 0
-        yield [piece.record for piece in group] if possible else []
+        apart = not possible or len(together) + len(group) > most
+        if together and (apart or group[0].record.seq != together[-1].seq + 1):
+            yield together
+            together, most = [], min(2 * most, TOGETHER)
+        if possible:
+            together += [piece.record for piece in group]
+        else:
+            yield []
+    if together:
+        yield together
 
 
 def _possible(groups: list[list[_Piece]], query: Query) -> np.ndarray:
@@ -250,6 +263,7 @@ def _in_group(
             continue
         data = b"".join(chunk.raw for chunk in kept).replace(b"\r\n", b"\n")
         number, counted = kept[0].record.first_line, 0
+        firsts = [chunk.record.first_line for chunk in kept]
         for begin, end in query.lines(data):
             number, counted = number + data.count(b"\n", counted, begin), begin
             line = data[begin:end]
@@ -259,7 +273,7 @@ def _in_group(
                 instance.run_id, instance.id, instance.machine_id, stream.name, number, _around(line, query),
                 _masked(data[data.rfind(b"\n", 0, max(begin - 1, 0)) + 1 : max(begin - 1, 0)])[:SHOWN],
                 _masked(data[end + 1 : end + 1 + MASKED].split(b"\n", 1)[0])[:SHOWN],
-                kept[0].record.t_first_ms,
+                kept[bisect_right(firsts, number) - 1].record.t_first_ms,
             )  # fmt: skip
 
 

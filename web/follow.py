@@ -82,12 +82,17 @@ class Follower:
             self._holes.clear()
             self._from_archive(session, lines)
             return
-        begun, self._begun = self._begun, True
+        begun = self._begun
         if not frames and not begun:
             self._from_archive(session, lines)  # a quiet machine: its last words are better than none
+            self._begun = True
             return
         for frame in frames:
             self._take(frame, lines)
+        if not begun:
+            for summary in queries.streams_of(session, [self._instance]):
+                self._next.setdefault(summary.stream, summary.lines + 1)
+            self._begun = True
         if self._holes:
             self._fill(session, lines)
 
@@ -110,9 +115,11 @@ class Follower:
 
     def _jumped(self, stream: str, first_line: int) -> None:
         """A frame that does not go on where we were: its first line may be the end of one, so that is missing too."""
-        since = self._next.get(stream)
-        if since is None or first_line < since:
+        # A stream that was not there at first is new: what is before its first frame was lost.
+        since = self._next.get(stream, 1 if self._begun else first_line + 1)
+        if first_line < since or (first_line == 1 and stream not in self._next):
             return
+        self._next[stream] = since
         begun_s = self._holes[stream].since_s if stream in self._holes else self._clock_s()
         self._holes[stream] = _Hole(begun_s, first_line, deque(maxlen=FILLED))
 

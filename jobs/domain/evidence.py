@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 SEGMENT_MIN = 4  # so many chunks that come together become one object
 TRIES = 3
 HANDS = 3
-"""Threads a call: zstd, SHA-256, RE2 and numpy work without the interpreter's lock, and one waits for S3 meanwhile."""
+"""Threads a call: RE2 and numpy work without the interpreter's lock, and one waits for S3 meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,9 @@ def add_chunks(
 
     Raises `AgentRefused` (then none of them is in) and `logs.errors.StoreError`.
     """
+    taken = _checked(stream, chunks)
     with ThreadPoolExecutor(HANDS, thread_name_prefix="chunks") as hands:
-        return _add_chunks(hands, context, instance, stream, _checked(hands, stream, chunks))
+        return _add_chunks(hands, context, instance, stream, taken)
 
 
 def _add_chunks(hands: Executor, context: Context, instance: Instance, stream: str, taken: list[Taken]) -> ChunkAck:
@@ -92,10 +93,10 @@ def _add_chunks(hands: Executor, context: Context, instance: Instance, stream: s
     raise AgentRefused(503, "overtaken", "these chunks were being taken in by other calls; come again")
 
 
-def _checked(hands: Executor, stream: str, chunks: Sequence[tuple[ChunkRecord, bytes]]) -> list[Taken]:
+def _checked(stream: str, chunks: Sequence[tuple[ChunkRecord, bytes]]) -> list[Taken]:
     try:
         check_stream_name(stream)
-        taken = list(hands.map(_opened, chunks))
+        taken = [_opened(chunk) for chunk in chunks]
     except (WireError, ChunkRefused) as error:
         raise AgentRefused(400, "bad_chunk", str(error)) from error
     for before, after in pairwise(taken):

@@ -21,6 +21,7 @@ from typing import Any
 
 from gpu.agent.client import Client
 from jobs.context import Context
+from jobs.domain import archive
 from jobs.domain.db import migrate, writing
 from jobs.domain.models import Chunk, Instance
 from jobs.domain.search_models import ChunkGrams
@@ -30,6 +31,7 @@ from logs.grams import packed
 from logs.levels import counts
 from logs.query import parse
 from logs.reader import StreamReader
+from logs.segments import planned
 from logs.store import S3Config
 from logs.wire import CHUNK_RAW_BYTES, MAX_BATCH_CHUNKS, ChunkRecord, chunk_key
 from tests.bench.live import loss, viewers
@@ -124,7 +126,7 @@ def ingest(bench: Bench) -> None:
 
 
 def fill(bench: Bench, size: int) -> None:
-    """`size` bytes of raw logs over all runs, by the same writes that ingest makes, without HTTP."""
+    """`size` bytes of raw logs over all runs, as they lie once segments are made of them."""
     with bench.context.sessions() as session:
         pairs = [(i.run_id or "", i.id) for i in session.query(Instance).where(Instance.state == "destroyed")]
     rng = random.Random(7)
@@ -137,10 +139,12 @@ def fill(bench: Bench, size: int) -> None:
             if number == len(pairs) // 2:
                 data = data[: each // 2] + f"\nthread panicked: {RARE}\n".encode() + data[each // 2 :]
             cut = list(chunks(data, "bench"))
-            list(
-                pool.map(lambda c, run=run, i=instance: store.put_once(chunk_key(run, i, "bench", c[0].seq), c[1]), cut)
-            )  # type: ignore[misc]
+            segments = list(planned(((r.seq, len(frame)) for r, frame in cut), bench.context.new_id))
+            bodies = [b"".join(frame for _, frame in cut[s.first_seq : s.last_seq + 1]) for s in segments]
+            keys = [s.key(run, instance, "bench") for s in segments]
+            list(pool.map(store.put_once, keys, bodies))
             with writing(bench.context.sessions) as session:
+                session.add_all(archive.row_of("bench", instance, segment, 1) for segment in segments)
                 at = 0
                 rows: list[dict[str, Any]] = []
                 grams: list[dict[str, Any]] = []
@@ -164,6 +168,7 @@ QUERIES: dict[str, tuple[str, bool]] = {
     "two words": ("worker tunnel", False),
     "regex with a literal": (r"panicked: CUDA_ERROR_\w+_7f", True),
     "regex of alternatives, rare": (r"ILLEGAL_ADDRESS|fallen off the bus", True),
+    "regex without a text: all is read": (r"q\d{7}x", True),
 }
 
 

@@ -73,7 +73,7 @@ def resident_mib(port: str) -> float:
 
 def viewers(folder: Path, s3: S3Config, tell: Tell) -> None:
     with controller(folder / "viewers", s3) as (context, fleet, site, machine):
-        instance = fleet.instances["proving"]
+        instance = fleet.instances["benchmarking"]
         token = token_of(context, instance)
         connection, cookie = connect(site)
         connection.close()

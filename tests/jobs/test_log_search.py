@@ -78,6 +78,20 @@ def test_a_line_that_runs_through_chunks_is_one_line(scene: Scene, agent: Agent)
     assert len(hit.text) < 500
 
 
+def test_chunks_are_read_together_and_each_hit_has_the_time_of_its_own(scene: Scene, agent: Agent) -> None:
+    times, chunks = [], []
+    for n in range(14):
+        scene.clock.advance(2)
+        times.append(scene.clock())
+        chunks.append(agent.cut("bench", f"line a{n}\nq{n:07}x\n"))
+    agent.send_all("bench", chunks)
+    for asked in (r"q\d{7}x", r"^line a\d+$"):
+        hits, progress = found(scene, asked, regex=True)
+        assert [hit.line for hit in hits] == list(range(2 if "q" in asked else 1, 29, 2))
+        assert [hit.t_ms for hit in hits] == times
+        assert progress.read_bytes > 0
+
+
 def test_a_line_of_megabytes_is_one_line(scene: Scene, agent: Agent) -> None:
     cutter = ChunkCutter("bench")
     cutter.feed(

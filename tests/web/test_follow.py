@@ -73,6 +73,19 @@ def test_lines_that_the_tail_lost_come_from_the_archive_before_those_behind_them
     assert machine.told() == [(8, "eight")]
 
 
+def test_a_new_stream_whose_first_frame_was_lost(machine: Machine) -> None:
+    assert machine.told() == []
+    machine.live(2, b"wo\nthree\n")
+    assert machine.told() == []
+    machine.archived(b"one\ntwo\nthree\n")
+    assert machine.told() == [(1, "one"), (2, "two"), (3, "three")]
+
+
+def test_who_comes_late_begins_where_the_tail_does(machine: Machine) -> None:
+    machine.live(70, b"seventy\n")
+    assert machine.told() == [(70, "seventy")]
+
+
 def test_what_never_reaches_the_archive_is_not_waited_for_for_ever(machine: Machine) -> None:
     machine.live(1, b"one\n")
     machine.live(4, b"four\n")

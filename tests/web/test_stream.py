@@ -18,6 +18,7 @@ from jobs.domain.db import writing
 from jobs.domain.models import Instance, Run
 from jobs.services.programs import SITE_THREADS
 from logs import tail
+from tests.bench.watchers import Watchers
 from tests.fakes.valkey import ValkeyServer
 from tests.web.seed import Fleet
 from tests.web.site import Browser, Clock, connect, seeded, served, settings_of
@@ -257,3 +258,30 @@ def test_forty_open_pages_leave_the_others_fast(tmp_path: Path, valkey_server: V
         slowest = min(max(seconds(host, cookie, path) for path in paths * 2) for _ in range(3))
         print(f"slowest page beside 40 streams: {slowest * 1000:.0f} ms")
         assert slowest < 1.0
+
+
+@pytest.mark.crash
+def test_two_hundred_who_watch_get_each_line_once_and_one_too_many_is_told(
+    tmp_path: Path, valkey_server: ValkeyServer
+) -> None:
+    settings = settings_of(tmp_path, redis_url=valkey_server.url)
+    _, fleet = seeded(settings)
+    instance = fleet.instances["proving"]
+    client = tail.connect(valkey_server.url)
+    client.flushall()
+    with served(settings) as address:
+        _, cookie = connect(address)
+        path = f"/instances/{instance}/stream"
+        with Watchers(address, path, cookie, MAX_STREAMS) as watching:
+            assert watching.wait_for("open", 90)
+            for n in range(1, 51):
+                tail.publish(client, instance, "talk", n, b"line %d written at %d\n" % (n, time.time_ns()))
+                time.sleep(0.05)  # a pace, not a wait: nothing below depends on it
+            assert watching.wait_for("50", 60)
+            one_more = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
+            one_more.request("GET", path, headers={"Cookie": cookie})
+            refused = one_more.getresponse()
+            assert refused.status == 503
+            assert b"/archive" in refused.read()
+            assert seconds(urlsplit(address).netloc, cookie, "/runs") < 60
+        assert all(watcher.lines == list(range(1, 51)) for watcher in watching.all)
