@@ -67,6 +67,8 @@ def counts(raw: bytes) -> tuple[int, int]:
     lowered = raw.lower()
     if b"\x1b" in lowered:
         lowered = _COLOUR.sub(b" ", lowered)
+    if not _GRAVE_LINE.search(lowered):
+        return 0, 0
     if _NONE.search(lowered):
         lowered = _NONE.sub(b"", lowered)
     errors = _lines(_ERROR_LINE, lowered)

@@ -22,28 +22,10 @@ from logs.wire import KIB, ChunkRecord
 SHOWN_BYTES = 8 * KIB
 MAX_PAGE_LINES = 5000
 
-# Control and direction characters become something visible that does nothing.
-_HARMLESS = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)}
-_HARMLESS |= {0x7F: 0x2421}
-_VISIBLE: dict[int, int | str] = {
-    **_HARMLESS,
-    **{
-        code: f"<U+{code:04X}>"
-        for code in [
-            *range(0x80, 0xA0),
-            0x200E,
-            0x200F,
-            *range(0x2028, 0x202F),
-            *range(0x2066, 0x206A),
-            0xFEFF,
-        ]
-    },
-}
-
 
 @dataclass(frozen=True)
 class Line:
-    """One line as a page shows it. `text` is plain text, still to be escaped for HTML.
+    """One line of a page. `text` is what the machine wrote, control characters included: `logs.ansi` makes it harmless.
 
     `t_ms`: when the sender began the chunk in which the line begins (within 2 s).
     `length`: bytes the line really has; `truncated` if `text` shows only the first 8 KiB.
@@ -76,7 +58,7 @@ class _Open:
         # Not final when truncated: the cut may have split a character, which is then left out.
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text = decoder.decode(bytes(self.shown), final=not truncated).removesuffix("\r")
-        return Line(self.number, text.translate(_VISIBLE), self.t_ms, self.length, truncated)
+        return Line(self.number, text, self.t_ms, self.length, truncated)
 
 
 class StreamReader:

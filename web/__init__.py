@@ -22,7 +22,7 @@ MAX_FORM_BYTES = 256 * 1024
 def create_app(context: Context | None = None) -> Flask:
     """The admin site over `context` (default: the one of this process). Opens no connection by itself."""
     from jobs.context import current
-    from web import access, errors, pages, scope, security, stream, views
+    from web import access, errors, log_index, pages, scope, security, stream, views
 
     context = context or current()
     app = views.Site("web", static_folder="static", template_folder="templates")
@@ -41,5 +41,6 @@ def create_app(context: Context | None = None) -> Flask:
     access.attach(app)
     views.attach(app)
     stream.attach(app)
+    log_index.attach(app)
     pages.attach(app)
     return app

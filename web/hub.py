@@ -3,6 +3,7 @@ and hands it to all who watch. A watcher's own thread only waits and writes."""
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import threading
@@ -10,6 +11,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 
 from flask import Flask
 from redis.exceptions import RedisError
@@ -22,7 +25,9 @@ from web.follow import Follower, TailLine
 
 log = logging.getLogger("provefleet.site")
 
-TICK_S = 0.5
+# How often the tails are read, and how often the database.
+TICK_S = 0.2
+LOOK_S = 0.5
 # Costs and ages move without any event; how often they are drawn again at least, and the share of one
 # core that drawing may take at most.
 REFRESH_S = 3.0
@@ -43,6 +48,26 @@ class Batch:
     ended: bool
     fresh: bool
 
+    @cached_property
+    def events(self) -> str:
+        """As server-sent events, written once for all who get them.
+
+        Parts and the notice may come twice. Only what comes last has the id, with the lines: a watcher that is cut off
+        before it comes back for all of it, and gets no line twice.
+        """
+        told = [event("part", {"id": name, "html": html}) for name, html in self.parts.items()]
+        told.append(event("notice", {"text": self.notice}, "" if self.lines else self.position))
+        if self.lines:
+            rows = [[line.stream, line.number, line.text] for line in self.lines]
+            told.append(event("lines", rows, self.position))
+        return "".join(told)
+
+
+def event(name: str, data: object, position: str = "") -> str:
+    """One server-sent event. `position`: where its reader stands once it has it."""
+    mark = f"id: {position}\n" if position else ""
+    return f"{mark}event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
+
 
 @dataclass
 class Channel:
@@ -61,8 +86,11 @@ class Channel:
     watchers: int = 0
     left_s: float = 0.0
     changed: threading.Condition = field(default_factory=threading.Condition)
+    # What was made for those who stand at one place since the last change: most watchers stand where the others do.
+    made: dict[tuple[int, int, bool], Batch] = field(default_factory=dict)
     # Of the hub's thread only:
     glance: live.Glance | None = None
+    looked_s: float = -1e9
     drawn_s: float = -1e9
     cost_s: float = 0.0
     followers: dict[str, Follower] = field(default_factory=dict)
@@ -85,11 +113,18 @@ class Channel:
 
             if not self.changed.wait_for(news, timeout_s):
                 return None
-            parts = {name: html for name, (since, html) in self.parts.items() if since > version}
-            first = len(self.lines) - (self.told - line)
-            lines = list(self.lines)[max(0, first) :]
-            here = f"{self.epoch}.{self.version}.{self.told}.{self.notices}"
-            return Batch(parts, lines, here, self.notice, self.ended, fresh)
+            version, line, _, fresh = self._stands(position)  # the wait may have been long
+            stands = version, line, fresh
+            if stands not in self.made:
+                self.made[stands] = self._batch(*stands)
+            return self.made[stands]
+
+    def _batch(self, version: int, line: int, fresh: bool) -> Batch:
+        parts = {name: html for name, (since, html) in self.parts.items() if since > version}
+        first = len(self.lines) - (self.told - line)
+        lines = list(islice(self.lines, max(0, first), None))
+        here = f"{self.epoch}.{self.version}.{self.told}.{self.notices}"
+        return Batch(parts, lines, here, self.notice, self.ended, fresh)
 
     def take(self, parts: dict[str, str], lines: list[TailLine], notice: str, ended: bool) -> None:
         """Publish what was drawn; only parts whose text differs count as changed."""
@@ -105,6 +140,7 @@ class Channel:
                 self.notice, self.notices = notice, self.notices + 1
             self.ended = ended
             if new or lines or ended or told:
+                self.made.clear()
                 self.changed.notify_all()
 
 
@@ -152,15 +188,28 @@ class Hub:
                     return
                 self._wake.clear()
             for channel in channels:
-                if not channel.ended:
+                if channel.ended:
+                    continue
+                if channel.glance is None or self._clock() - channel.looked_s >= LOOK_S:
                     self.look(channel)
+                else:
+                    self.listen(channel, channel.glance)
             self._wake.wait(self._tick_s)
 
     def look(self, channel: Channel) -> None:
         """One look at one channel. A database that is away is told to the watchers, and tried again."""
+        channel.looked_s = self._clock()
+        self._try(channel, lambda: self._look(channel))
+
+    def listen(self, channel: Channel, glance: live.Glance) -> None:
+        """Only what its machines say. Cheap: where the tails have it all, the database is not asked."""
+        if all(follower.live for follower in channel.followers.values()):
+            self._try(channel, lambda: self._follow(channel, glance, channel.notice))
+
+    def _try(self, channel: Channel, act: Callable[[], None]) -> None:
         try:
             with self._app.test_request_context("/"):
-                self._look(channel)
+                act()
         except SQLAlchemyError as error:
             log.warning("the live view can't read the database: %s", error)
             channel.take({}, [], "The database does not answer; what you see may be old.", False)
@@ -171,29 +220,32 @@ class Hub:
         if glance is None:
             channel.take({}, [], "", True)
             return
-        lines, notice = self._follow(channel, glance)
+        self._follow(channel, glance, "")
         began = self._clock()
         wait_s = max(REFRESH_S, channel.cost_s * len(self._channels) / BUSY_SHARE)
-        parts: dict[str, str] = {}
-        if glance != channel.glance or began - channel.drawn_s > wait_s:
-            drawn = live.parts_of(self._context, session, channel.kind, channel.key)
-            parts = {name: str(html) for name, html in drawn.items()}
-            channel.glance, channel.drawn_s, channel.cost_s = glance, began, self._clock() - began
-        channel.take(parts, lines, notice, glance.ended)
+        if glance == channel.glance and began - channel.drawn_s <= wait_s:
+            return
+        drawn = live.parts_of(self._context, session, channel.kind, channel.key)
+        channel.glance, channel.drawn_s, channel.cost_s = glance, began, self._clock() - began
+        channel.take({name: str(html) for name, html in drawn.items()}, [], channel.notice, glance.ended)
 
-    def _follow(self, channel: Channel, glance: live.Glance) -> tuple[list[TailLine], str]:
+    def _follow(self, channel: Channel, glance: live.Glance, notice: str) -> None:
+        """Hand on the lines that are new, whatever fails behind them: they are told once."""
         lines: list[TailLine] = []
-        notice = ""
-        for run, instance in glance.instance_ids:
-            follower = channel.followers.get(instance)
-            if follower is None:
-                follower = channel.followers[instance] = Follower(
-                    self._client, lambda: self._context.store, run, instance
-                )
-            lines += follower.poll(scope.db())
-            if not follower.live:
-                notice = "Redis is away: lines come from the archive, a few seconds late."
-        return lines, notice
+        try:
+            for run, instance in glance.instance_ids:
+                follower = channel.followers.get(instance)
+                if follower is None:
+                    follower = channel.followers[instance] = Follower(
+                        self._client, lambda: self._context.store, run, instance, self._clock
+                    )
+                follower.poll(scope.db(), lines)
+                if not follower.live:
+                    notice = "Redis is away: lines come from the archive, a few seconds late."
+        except SQLAlchemyError:
+            channel.take({}, lines, channel.notice, False)
+            raise
+        channel.take({}, lines, notice, False)
 
     def _client(self) -> object:
         if self._tail_client is None:

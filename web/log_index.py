@@ -114,7 +114,9 @@ def view(session: Session, instance_id: str, streams: tuple[str, ...], until: tu
     index = cast(Index, current_app.extensions[KEY])
     chunks = [index.chunks(session, instance_id, stream) for stream in streams]
     if len(until) == len(chunks) > 1:
-        chunks = [one.until(seq) for one, seq in zip(chunks, until, strict=True)]
+        chunks = [
+            one.until(max(seq, *one.seq[:1])) if len(one) else one for one, seq in zip(chunks, until, strict=True)
+        ]
     return View(streams, chunks)
 
 
@@ -162,6 +164,11 @@ class View:
     @property
     def merged(self) -> bool:
         return len(self.streams) > 1
+
+    @property
+    def open_end(self) -> bool:
+        """Whether the last line of a stream is not finished."""
+        return any(len(one) and bool(one.open_end[-1]) for one in self.chunks)
 
     def at(self, row: int) -> int:
         """The chunk that holds `row`, or the last one before it."""

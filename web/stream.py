@@ -6,12 +6,11 @@
     event: reset   the watcher's position is unknown here; everything follows
     event: end     nothing more will happen; don't come back
 
-Every event carries an `id` to resume from (`Last-Event-ID`, or `?after=`). A comment comes every 15 s.
+What comes last of a batch carries an `id` to resume from (`Last-Event-ID`, or `?after=`). A comment comes every 15 s.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,10 +21,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from web import queries, scope, sessions
 from web.access import viewer
-from web.hub import Channel, Hub
+from web.hub import Channel, Hub, event
 
-MAX_STREAMS = 72
-"""Of gunicorn's 96 threads: the rest always serve pages."""
+MAX_STREAMS = 224
+"""Of gunicorn's 256 threads: the rest always serve pages. A thread that waits costs 40 KB (docs/performance.md)."""
 HEARTBEAT_S = 15.0
 SESSION_CHECKS_S = 30.0
 RETRY_AFTER_S = 15
@@ -58,10 +57,6 @@ def attach(app: Flask) -> None:
     app.register_blueprint(blueprint)
 
 
-def _event(name: str, data: object, position: str) -> str:
-    return f"id: {position}\nevent: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
-
-
 def events(
     channel: Channel,
     position: str,
@@ -77,22 +72,18 @@ def events(
         if clock() - checked >= SESSION_CHECKS_S:
             checked = clock()
             if not is_live():
-                yield _event("end", {"why": "signed out"}, position)
+                yield event("end", {"why": "signed out"}, position)
                 return
         if batch is None:
             yield ": still here\n\n"
             continue
-        if batch.fresh and position:
-            yield _event("reset", {}, batch.position)
+        # One write for all of a batch.
+        told = event("reset", {}) + batch.events if batch.fresh and position else batch.events
         position = batch.position
-        for name, html in batch.parts.items():
-            yield _event("part", {"id": name, "html": html}, position)
-        if batch.lines:
-            yield _event("lines", [[line.stream, line.number, line.text] for line in batch.lines], position)
-        yield _event("notice", {"text": batch.notice}, position)
         if batch.ended:
-            yield _event("end", {"why": "ended"}, position)
+            yield told + event("end", {"why": "ended"}, position)
             return
+        yield told
 
 
 def _open(kind: str, key: str) -> Response:
@@ -100,7 +91,10 @@ def _open(kind: str, key: str) -> Response:
     streams: Streams = app.extensions["provefleet_streams"]
     opened = streams.open(kind, key)
     if opened is None:
-        busy = Response("Too many live pages are open; this one asks again by itself.\n", 503, mimetype="text/plain")
+        told = (
+            f"Too many live pages are open ({MAX_STREAMS}); this one asks again by itself. /archive has every line.\n"
+        )
+        busy = Response(told, 503, mimetype="text/plain")
         busy.headers["Retry-After"] = str(RETRY_AFTER_S)
         return busy
     channel, close = opened

@@ -57,6 +57,20 @@ def segments_of(session: Session, instance_id: str, stream: str) -> list[Segment
     return [Segment(first_seq, tuple(frame_bytes), mark) for first_seq, frame_bytes, mark in rows]
 
 
+def segments_between(session: Session, instance_id: str, stream: str, first: int, last: int) -> Segments:
+    """Where the bytes of the chunks `first` to `last` of a stream are: what a page of a long log needs to know."""
+    rows = session.execute(
+        select(SegmentRow.first_seq, SegmentRow.frame_bytes, SegmentRow.mark).where(
+            SegmentRow.instance_id == instance_id,
+            SegmentRow.stream == stream,
+            SegmentRow.first_seq <= last,
+            SegmentRow.last_seq >= first,
+        )
+    )
+    held = [Segment(first_seq, tuple(frame_bytes), mark) for first_seq, frame_bytes, mark in rows]
+    return Segments(held, expired(session, [instance_id]).get(instance_id, ""))
+
+
 class Places(dict[str, Segments]):
     """Where the bytes of an instance's streams are; of a stream that is not named, as of all others."""
 

@@ -6,7 +6,7 @@ import hashlib
 import io
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 SEGMENT_MIN = 4  # so many chunks that come together become one object
 TRIES = 3
+HANDS = 3
+"""Threads a call: zstd, SHA-256, RE2 and numpy work without the interpreter's lock, and one waits for S3 meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,11 @@ def add_chunks(
 
     Raises `AgentRefused` (then none of them is in) and `logs.errors.StoreError`.
     """
-    taken = _checked(stream, chunks)
+    with ThreadPoolExecutor(HANDS, thread_name_prefix="chunks") as hands:
+        return _add_chunks(hands, context, instance, stream, _checked(hands, stream, chunks))
+
+
+def _add_chunks(hands: Executor, context: Context, instance: Instance, stream: str, taken: list[Taken]) -> ChunkAck:
     for _ in range(TRIES):
         with context.sessions() as session:
             account = session.get(Archive, instance.id) or archive.opened(session, instance.id)
@@ -76,10 +82,9 @@ def add_chunks(
                 return ChunkAck(True, next_seq)
             _refuse_too_much(session, instance.id, stream, new, account)
             edge = _edge(session, instance.id, stream, next_seq - 1)
-        with ThreadPoolExecutor(1, thread_name_prefix="store") as beside:
-            storing = beside.submit(_store, context, instance, stream, new)
-            known = _known(edge, new)
-            segment = storing.result()
+        storing = hands.submit(_store, context, instance, stream, new)
+        known = _known(hands, edge, new)
+        segment = storing.result()
         if _write_down(context, instance, stream, new, segment, known):
             return ChunkAck(True, new[-1].record.seq + 1)
         if segment is not None:
@@ -87,15 +92,20 @@ def add_chunks(
     raise AgentRefused(503, "overtaken", "these chunks were being taken in by other calls; come again")
 
 
-def _checked(stream: str, chunks: Sequence[tuple[ChunkRecord, bytes]]) -> list[Taken]:
+def _checked(hands: Executor, stream: str, chunks: Sequence[tuple[ChunkRecord, bytes]]) -> list[Taken]:
     try:
         check_stream_name(stream)
-        taken = [Taken(record, frame, open_frame(frame, record)) for record, frame in chunks]
+        taken = list(hands.map(_opened, chunks))
     except (WireError, ChunkRefused) as error:
         raise AgentRefused(400, "bad_chunk", str(error)) from error
     for before, after in pairwise(taken):
         _check_link(before.record, after.record)
     return taken
+
+
+def _opened(chunk: tuple[ChunkRecord, bytes]) -> Taken:
+    record, frame = chunk
+    return Taken(record, frame, open_frame(frame, record))
 
 
 def _check_link(before: ChunkRecord | None, record: ChunkRecord) -> None:
@@ -219,16 +229,19 @@ def _edge(session: Session, instance_id: str, stream: str, seq: int) -> bytes:
     return before.edge if before else b""
 
 
-def _known(edge: bytes, new: list[Taken]) -> list[dict[str, Any]]:
-    """What a search rules each chunk out by, and how many of its lines are warnings and errors."""
-    rows = []
+def _known(hands: Executor, edge: bytes, new: list[Taken]) -> list[dict[str, Any]]:
+    """What a search rules each chunk out by, and how many of its lines are warnings and errors. `edge`: what the chunk
+    before them left of a line."""
+    edges = [edge]
     for chunk in new:
-        data = edge + chunk.raw
-        edge = b"" if chunk.raw.endswith(b"\n") else data[-2:]
-        warnings, errors = counts(chunk.raw)
-        row = {"seq": chunk.record.seq, "warnings": warnings, "errors": errors, "edge": edge, "bitmap": packed(data)}
-        rows.append(row)
-    return rows
+        edges.append(b"" if chunk.raw.endswith(b"\n") else (edges[-1] + chunk.raw)[-2:])
+    return list(hands.map(_known_of, new, edges, edges[1:]))
+
+
+def _known_of(chunk: Taken, before: bytes, edge: bytes) -> dict[str, Any]:
+    warnings, errors = counts(chunk.raw)
+    bitmap = packed(before + chunk.raw)
+    return {"seq": chunk.record.seq, "warnings": warnings, "errors": errors, "edge": edge, "bitmap": bitmap}
 
 
 def store_chunks(context: Context, token: str, stream: str, chunks: Sequence[tuple[ChunkRecord, bytes]]) -> ChunkAck:

@@ -40,6 +40,10 @@ class Program:
         return STORE_STOP_S if self.group == STORES else APP_STOP_S
 
 
+SITE_THREADS = 256
+"""`web.stream.MAX_STREAMS` of them may be taken by those who watch. One is started when no other is free."""
+
+
 def stores(given: Settings, settings: Settings, known: Known) -> list[Program]:
     """The embedded stores that the operator has not replaced (`given`: the environment's settings)."""
     programs = []
@@ -59,7 +63,7 @@ def app(settings: Settings) -> list[Program]:
         for name, command in (("workers", "worker"), ("cron", "cron"), ("reconcile", "reconcile"))
     ]
     return [
-        web("site", settings.site_bind, 96, env),
+        web("site", settings.site_bind, SITE_THREADS, env),
         web("machine", settings.agent_bind, 32, env),
         *ours,
     ]

@@ -1,7 +1,7 @@
 """`make bench-archive`: what the archive can take and how fast things are found in it, on a real S3 server and SQLite.
 
-`PARTS="ingest search page"` does some; `SIZE_MB=1000` is how much text is searched. Nothing here asserts: the table is
-the result. The Go vast-manager takes 38 MB/s on one connection, into memory only (not measured here).
+`PARTS="ingest loss viewers page search"` does some; `SIZE_MB=1000` is how much text is searched. Nothing here asserts:
+the table is the result. The Go vast-manager takes 38 MB/s on one connection, into memory only (not measured here).
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from logs.query import parse
 from logs.reader import StreamReader
 from logs.store import S3Config
 from logs.wire import CHUNK_RAW_BYTES, MAX_BATCH_CHUNKS, ChunkRecord, chunk_key
+from tests.bench.live import loss, viewers
 from tests.fakes.s3 import running_s3
 from tests.web.bulk import many_runs
 from tests.web.site import served, settings_of
 
 SIZE_MB = int(os.environ.get("SIZE_MB", "1000"))
-INGEST_MB = 64
+INGEST_MB = 128
 RUNS = 200
 SENTENCES = (
     "INFO cuzk partition {} synthesis done in {} ms, queue depth 3",
@@ -79,6 +80,7 @@ def chunks(data: bytes, stream: str) -> Iterator[tuple[ChunkRecord, bytes]]:
 
 class Bench:
     def __init__(self, folder: Path, s3: S3Config):
+        self.folder, self.s3 = folder, s3
         self.settings = settings_of(folder, s3)
         migrate(self.settings)
         self.context = Context(self.settings)
@@ -101,6 +103,7 @@ def ingest(bench: Bench) -> None:
     raw, stored = sum(r.raw_bytes for r, _ in cut), sum(len(f) for _, f in cut)
     with served(bench.settings, "machine", 32) as address:
         client = Client(address, token)
+        client.put_chunks("first", list(chunks(b"a process opens its connections at its first call\n" * 9000, "first")))
         begun = time.monotonic()
         for at in range(0, len(cut), MAX_BATCH_CHUNKS):
             client.put_chunks("bench", cut[at : at + MAX_BATCH_CHUNKS])
@@ -217,7 +220,13 @@ def page(bench: Bench) -> None:
     )
 
 
-PARTS: dict[str, Callable[[Bench], None]] = {"ingest": ingest, "page": page, "search": find}
+PARTS: dict[str, Callable[[Bench], None]] = {
+    "ingest": ingest,
+    "loss": lambda bench: loss(bench.folder, bench.s3, tell),
+    "viewers": lambda bench: viewers(bench.folder, bench.s3, tell),
+    "page": page,
+    "search": find,
+}
 
 
 def main(chosen: list[str]) -> None:

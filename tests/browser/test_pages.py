@@ -96,18 +96,6 @@ def test_a_live_page_follows_and_says_so(staged: Stage) -> None:
     assert one.complaints == []
 
 
-def test_line_permalinks(staged: Stage) -> None:
-    page = watched(staged.browser, 1440, "light", staged.cookies).page()
-    path = f"{staged.address}/archive/{staged.fleet.instances['destroyed']}/bench"
-    page.goto(f"{path}#L620-L624")
-    page.wait_for_url("**from=501#L620-L624")
-    assert page.locator(".row.marked").count() == 5
-    page.click("#L630 a")
-    page.click("#L633 a", modifiers=["Shift"])
-    assert page.url.endswith("#L630-L633")
-    assert page.locator(".row.marked").count() == 4
-
-
 def test_an_upload_with_a_bar_and_one_that_is_refused(staged: Stage, tmp_path: Path) -> None:
     one = watched(staged.browser, 1440, "light", staged.cookies)
     page = one.page()

@@ -99,7 +99,7 @@ def test_ten_megabyte_line_is_cut_for_display_and_skipped_in_the_store() -> None
         (2, 10_000_000, True),
         (3, 5, False),
     ]
-    assert len(page[1].text) <= SHOWN_BYTES * len("<U+0080>")
+    assert len(page[1].text) <= SHOWN_BYTES
     assert shelf.gets < 10
     shelf.gets = 0
     assert [item.text for item in reader.lines(3, 1)] == ["after"]
@@ -112,11 +112,11 @@ def test_cut_inside_a_character_shows_no_half_of_it() -> None:
     assert texts == ["ä" * 4096, "x" + "ä" * 4095]
 
 
-def test_control_characters_are_visible_and_harmless() -> None:
+def test_control_characters_come_as_they_were_written() -> None:
     nasty = b"\x00\x07\x1b[31mred\x1b[0m\x7f \xc2\x9b31m \xe2\x80\xae \xe2\x80\xa8 <script>\t\xff\r\n"
     reader, _, _ = shelved([nasty])
     (line,) = reader.lines(1, 1)
-    assert line.text == "␀␇␛[31mred␛[0m␡ <U+009B>31m <U+202E> <U+2028> <script>\t\ufffd"
+    assert line.text == "\x00\x07\x1b[31mred\x1b[0m\x7f \x9b31m \u202e \u2028 <script>\t\ufffd"
     assert line.length == len(nasty) - 1
 
 

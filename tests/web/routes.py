@@ -16,6 +16,7 @@ def arguments(rule: Rule, fleet: Fleet) -> dict[str, str]:
         "run_id": fleet.runs["active"],
         "instance_id": fleet.instances["benchmarking"],
         "stream": "bench",
+        "streams": "bench",
         "user_id": fleet.users["viewer"],
         "kind": "zkey",
         "name": "proofs.json",

@@ -20,24 +20,16 @@ from logs.store import Store
 from logs.wire import artifact_key, bundle_key, chunk_key
 from tests.web import seed_vast
 from tests.web.seed_diagnosis import diagnosed
+from tests.web.seed_logs import known_of
 from tests.web.seed_market import HOSTILE, HOUR, MINUTE, PASSWORD, Fleet, Market
 
 __all__ = ["HOSTILE", "PASSWORD", "Fleet", "seed"]
 
 RUN_STATES = ("queued", "active", "passed", "slow", "broken", "failed", "cancelled")
 INSTANCE_STATES = (
-    "renting",
-    "loading",
-    "fetching",
-    "benchmarking",
-    "ready",
-    "proving",
-    "serving",
-    "sealing",
-    "destroying",
-    "destroyed",
-    "not_rented",
-)
+    "renting", "loading", "fetching", "benchmarking", "ready", "proving", "serving", "sealing", "destroying",
+    "destroyed", "not_rented",
+)  # fmt: skip
 PATHS = {  # the states that an instance went through before the one it is in
     "renting": [],
     "loading": ["renting"],
@@ -272,7 +264,7 @@ class Seeder(Market):
         self, session: Session, instance: Instance, name: str, data: bytes, *, lose: tuple[int, ...] = ()
     ) -> None:
         """Archive `data` as a stream; the chunks numbered in `lose` never arrived."""
-        cutter = ChunkCutter(name)
+        cutter, edge = ChunkCutter(name), b""
         at = (instance.rented_ms or instance.created_ms) + 60_000
         for start in range(0, len(data), 3000):
             cutter.feed(data[start : start + 3000], at)
@@ -283,6 +275,8 @@ class Seeder(Market):
             session.add(
                 Chunk(instance_id=instance.id, stream=name, stored_bytes=len(frame), received_ms=at, **record.to_dict())
             )
+            session.add(known := known_of(instance.id, name, record, frame, edge))
+            edge = known.edge
             if self.store is not None:
                 self.store.put_once(chunk_key(instance.run_id or "none", instance.id, name, record.seq), frame)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import http.client
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from flask.testing import FlaskClient
 from pydantic import SecretStr
@@ -27,6 +29,7 @@ from werkzeug.test import TestResponse
 
 from jobs.context import Context
 from jobs.domain.db import migrate
+from jobs.services.programs import SITE_THREADS
 from jobs.settings import Settings
 from logs.store import S3Config
 from tests.sql import compiled_once
@@ -121,8 +124,24 @@ class Browser:
         return self.client.post(path, data={"csrf_token": self.token, **fields}, headers=headers)
 
 
+def connect(address: str) -> tuple[http.client.HTTPConnection, str]:
+    """A connection to a served site, and the cookie of a signed-in operator."""
+    host = urlsplit(address).netloc
+    connection = http.client.HTTPConnection(host, timeout=20)
+    connection.request("GET", "/sign-in")
+    answer = connection.getresponse()
+    form = (answer.getheader("Set-Cookie") or "").split(";")[0]
+    body = f"csrf_token={token_in(answer.read().decode())}&name=operator&password={PASSWORD.replace(' ', '+')}"
+    headers = {"Cookie": form, "Content-Type": "application/x-www-form-urlencoded"}
+    connection.request("POST", "/sign-in", body, headers)
+    answer = connection.getresponse()
+    answer.read()
+    assert answer.status == 302
+    return connection, (answer.getheader("Set-Cookie") or "").split(";")[0]
+
+
 @contextlib.contextmanager
-def served(settings: Settings, app: str = "site", threads: int = 96) -> Iterator[str]:
+def served(settings: Settings, app: str = "site", threads: int = SITE_THREADS) -> Iterator[str]:
     """The site (or the machine app) under gunicorn as `provefleet up` runs it: its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -16,13 +16,15 @@ from flask import Flask
 from jobs.context import Context
 from jobs.domain.db import writing
 from jobs.domain.models import Instance, Run
+from jobs.services.programs import SITE_THREADS
 from logs import tail
 from tests.fakes.valkey import ValkeyServer
-from tests.web.seed import PASSWORD, Fleet
-from tests.web.site import Browser, seeded, served, settings_of, token_in
+from tests.web.seed import Fleet
+from tests.web.site import Browser, Clock, connect, seeded, served, settings_of
+from web import create_app
 from web.follow import TailLine
 from web.hub import Channel, Hub
-from web.stream import Streams, events
+from web.stream import MAX_STREAMS, Streams, events
 
 Event = tuple[str, str, object]
 
@@ -30,11 +32,12 @@ Event = tuple[str, str, object]
 def parse(pieces: Iterator[str]) -> Iterator[Event]:
     """(name, id, data) of each event; comments come as ('', '', text)."""
     for piece in pieces:
-        fields = dict(line.split(": ", 1) for line in piece.strip().split("\n"))
-        if "event" in fields:
-            yield fields["event"], fields["id"], json.loads(fields["data"])
-        else:
-            yield "", "", piece.strip()
+        for one in piece.removesuffix("\n\n").split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in one.split("\n"))
+            if "event" in fields:
+                yield fields["event"], fields.get("id", ""), json.loads(fields["data"])
+            else:
+                yield "", "", one
 
 
 def take(channel: Channel, position: str, count: int, **more: object) -> list[Event]:
@@ -51,30 +54,54 @@ def test_parts_lines_and_resume_without_a_gap() -> None:
     channel = Channel("run", "x")
     channel.take({"head": "<b>1</b>", "proofs": "none"}, [line(1), line(2)], "", False)
     first = take(channel, "", 5)
-    assert [e[0] for e in first] == ["", "part", "part", "lines", "notice"]
+    assert [e[0] for e in first] == ["", "part", "part", "notice", "lines"]
     here = first[-1][1]
     channel.take({"head": "<b>2</b>", "proofs": "none"}, [line(3)], "", False)
     again = take(channel, here, 4)
-    assert [e[0] for e in again] == ["", "part", "lines", "notice"]
+    assert [e[0] for e in again] == ["", "part", "notice", "lines"]
     assert again[1][2] == {"id": "head", "html": "<b>2</b>"}
-    assert again[2][2] == [["bench", 3, "line 3"]]
+    assert again[3][2] == [["bench", 3, "line 3"]]
+
+
+def test_wherever_a_watcher_is_cut_off_it_gets_each_line_once() -> None:
+    channel = Channel("run", "x")
+    channel.take({"head": "1"}, [line(1)], "", False)
+    here = take(channel, "", 4)[-1][1]
+    channel.take({"head": "2"}, [line(2), line(3)], "Redis is away", False)
+    whole = take(channel, here, 4)
+    for come in range(len(whole) + 1):  # events that it got whole before
+        position = next((at for _, at, _ in reversed(whole[:come]) if at), here)
+        channel.take({}, [], "" if channel.notice else "x", False)  # so that there is news in any case
+        again = take(channel, position, 2 if position != here else 4)
+        lines = [row for name, _, rows in [*whole[:come], *again] if name == "lines" for row in rows]  # type: ignore[attr-defined]
+        assert lines == [["bench", 2, "line 2"], ["bench", 3, "line 3"]], come
+
+
+def test_those_who_stand_at_one_place_share_what_is_sent() -> None:
+    channel = Channel("run", "x")
+    channel.take({"head": "1"}, [line(1)], "", False)
+    first, second = channel.wait("", 0), channel.wait("", 0)
+    assert first is not None
+    assert second is first
+    channel.take({}, [line(2)], "", False)
+    assert channel.wait("", 0) is not first
 
 
 @pytest.mark.parametrize("position", ["0.0.0.0", "nonsense", "deadbeef.1.1.0", "....", "💥.1.2.3", "x" * 80])
 def test_an_unknown_position_starts_over(position: str) -> None:
     channel = Channel("run", "x")
     channel.take({"head": "1"}, [line(1)], "", False)
-    assert [e[0] for e in take(channel, position, 4)] == ["", "reset", "part", "lines"]
+    assert [e[0] for e in take(channel, position, 5)] == ["", "reset", "part", "notice", "lines"]
 
 
 def test_lines_that_are_gone_from_the_buffer_start_over() -> None:
     channel = Channel("run", "x")
     channel.take({}, [line(1)], "", False)
-    here = take(channel, "", 2)[-1][1]
+    here = take(channel, "", 3)[-1][1]
     channel.take({}, [line(n) for n in range(2, 1500)], "", False)
-    found = take(channel, here, 3)
+    found = take(channel, here, 4)
     assert found[1][0] == "reset"
-    assert found[2][2][-1] == ["bench", 1499, "line 1499"]  # type: ignore[index]
+    assert found[3][2][-1] == ["bench", 1499, "line 1499"]  # type: ignore[index]
 
 
 def test_an_unchanged_part_is_not_sent() -> None:
@@ -147,11 +174,33 @@ def test_live_lines_come_from_the_tail(app: Flask, tmp_path: Path, valkey_server
         (3, "three"),
         (4, "␛[31m<script>\ufffd"),
     ]
-    tail.publish(client, instance, "setup", 9, b"after a gap\n")
+    tail.publish(client, instance, "setup", 5, b"five\n")
     hub.look(channel)
     hub.look(channel)
-    assert channel.lines[-1].number == 9
+    assert channel.lines[-1].number == 5
     assert channel.told == 5
+
+
+def test_lines_keep_coming_while_the_database_is_away(tmp_path: Path, valkey_server: ValkeyServer) -> None:
+    context, fleet = seeded(settings_of(tmp_path, redis_url=valkey_server.url), Clock())
+    instance = fleet.instances["loading"]
+    client = tail.connect(valkey_server.url)
+    client.flushall()
+    tail.publish(client, instance, "setup", 1, b"one\n")
+    hub, channel = Hub(create_app(context), context), Channel("instance", instance)
+    hub.look(channel)
+    path = context.settings.state_dir / "provefleet.db"
+    path.rename(path.with_suffix(".gone"))
+    tail.publish(client, instance, "setup", 2, b"two\n")
+    hub.look(channel)
+    assert channel.glance is not None
+    hub.listen(channel, channel.glance)
+    assert [line.text for line in channel.lines] == ["one", "two"]
+    assert "The database does not answer" in channel.notice
+
+
+def test_threads_are_left_for_pages() -> None:
+    assert SITE_THREADS - MAX_STREAMS >= 32
 
 
 def test_no_more_streams_than_threads_to_spare(
@@ -168,22 +217,6 @@ def test_no_more_streams_than_threads_to_spare(
     first.close()
     assert browser.get(path).status_code == 200
     assert browser.get("/runs/none/stream").status_code == 404
-
-
-def connect(address: str) -> tuple[http.client.HTTPConnection, str]:
-    """A connection and the cookie of a signed-in operator."""
-    host = urlsplit(address).netloc
-    connection = http.client.HTTPConnection(host, timeout=20)
-    connection.request("GET", "/sign-in")
-    answer = connection.getresponse()
-    form = (answer.getheader("Set-Cookie") or "").split(";")[0]
-    body = f"csrf_token={token_in(answer.read().decode())}&name=operator&password={PASSWORD.replace(' ', '+')}"
-    headers = {"Cookie": form, "Content-Type": "application/x-www-form-urlencoded"}
-    connection.request("POST", "/sign-in", body, headers)
-    answer = connection.getresponse()
-    answer.read()
-    assert answer.status == 302
-    return connection, (answer.getheader("Set-Cookie") or "").split(";")[0]
 
 
 def seconds(host: str, cookie: str, path: str) -> float:

@@ -9,12 +9,15 @@ from werkzeug.wrappers import Response
 
 from jobs.domain import archive
 from jobs.domain.models import Chunk, Input, Instance, Run
+from jobs.domain.states import SEALING, WORKING
 from logs.errors import StoreError
+from logs.levels import LEVELS
 from logs.reader import StreamReader
 from logs.wire import ChunkRecord
 from web import memory, paging, queries, scope
 from web.access import viewer
 from web.pages.instances import load
+from web.pages.log_view import source_of
 
 blueprint = Blueprint("archive", __name__)
 
@@ -88,26 +91,27 @@ def _line(name: str) -> int | None:
 @blueprint.get("/archive/<instance_id>/<stream>")
 @viewer
 def lines(instance_id: str, stream: str) -> str | Response:
-    """500 lines from `?from=`; `?line=` goes to the page that holds that line."""
+    """500 rows from `?from=` of a stream, or of several on one clock (`a+b`); `?line=` goes to the page of that row."""
     instance = load(instance_id)
     if (line := _line("line")) is not None:
         first = (line - 1) // LINES_PER_PAGE * LINES_PER_PAGE + 1
         here = url_for("archive.lines", instance_id=instance_id, stream=stream)
         return redirect(f"{here}?from={first}#L{line}")
-    reader = reader_of(instance, stream)
-    last = max(reader.ended_lines, 1)
+    source = source_of(instance, stream)
+    last = max(source.view.total, 1)
     # Pages begin at 1, 501, 1001: a permalink names the same page for everyone.
-    first = (min(_line("from") or 1, last + 1) - 1) // LINES_PER_PAGE * LINES_PER_PAGE + 1
+    first = (min(_line("from") or 1, last) - 1) // LINES_PER_PAGE * LINES_PER_PAGE + 1
     away = ""
     try:
-        shown = reader.lines(first, LINES_PER_PAGE)
+        shown = source.rows(first, LINES_PER_PAGE)
     except StoreError as error:
         shown, away = [], str(error)
     return render_template(
         "lines.html",
         instance=instance,
-        stream=stream,
-        lines=shown,
+        view=source.view,
+        stream="+".join(source.view.streams),
+        rows=shown,
         first=first,
         last=last,
         per_page=LINES_PER_PAGE,
@@ -115,4 +119,6 @@ def lines(instance_id: str, stream: str) -> str | Response:
         expired=archive.expired(scope.db(), [instance_id]).get(instance_id, ""),
         last_page=(last - 1) // LINES_PER_PAGE * LINES_PER_PAGE + 1,
         streams=queries.streams_of(scope.db(), [instance_id]),
+        live=instance.state in (*WORKING, SEALING),
+        levels=LEVELS,
     )

@@ -85,4 +85,4 @@ setInterval(tick, 1000);
 if ($("[data-stream]")) import("./live.js").then((live) => live.start());
 if ($("form[data-upload]")) import("./upload.js").then((upload) => upload.start());
 if ($("form[data-quote]")) import("./quote.js").then((quote) => quote.start());
-if ($(".log[data-lines]")) import("./lines.js").then((lines) => lines.start());
+if ($("#viewer")) import("./viewer.js").then((viewer) => viewer.start());

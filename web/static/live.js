@@ -81,7 +81,7 @@ function open() {
     if (stream.readyState === EventSource.CLOSED) {
       // Refused (too many live pages, or signed out): ask for the page now and then, and for a stream again later.
       close();
-      say("Not live; asking every 5 s", true);
+      say("Not live, perhaps because too many look: asking every 5 s. The archive has every line", true);
       let asked = 0;
       timer = setInterval(() => { if (!document.hidden) { refresh(); if (++asked % 6 === 0) { close(); open(); } } }, POLL_MS);
     } else say("Reconnecting", true);

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from sqlalchemy import select
 
 from jobs.context import Context
-from jobs.domain.db import DatabaseUnavailable, database_url, make_engine, migrate, ping, writing
+from jobs.domain.db import DatabaseUnavailable, database_url, held_open, make_engine, migrate, ping, writing
 from jobs.domain.models import Leader
 from jobs.domain.tables import Base
 from jobs.settings import Settings
@@ -39,6 +39,33 @@ def test_an_error_takes_the_whole_transaction_back(context: Context) -> None:
         half_way()
     with context.sessions() as session:
         assert session.scalar(select(Leader)) is None
+
+
+def test_a_process_that_serves_spares_each_writer_the_copying_of_the_wal(tmp_path: Path) -> None:
+    settings = Settings(state_dir=tmp_path, database_url=SecretStr(""))
+    migrate(settings)
+    context, wal = Context(settings), tmp_path / "provefleet.db-wal"
+
+    def write(role: str) -> None:
+        with writing(context.sessions) as session:
+            session.add(Leader(role=role, holder="h", expires_ms=1))
+
+    write("alone")
+    assert not wal.exists()
+    held = held_open(context.engine)
+    assert held is not None
+    write("beside it")
+    assert wal.stat().st_size
+    held.close()
+    with context.sessions() as session:
+        assert set(session.scalars(select(Leader.role))) == {"alone", "beside it"}
+    assert not wal.exists()
+
+
+def test_only_sqlite_needs_a_connection_held_and_a_database_that_is_away_says_so(tmp_path: Path) -> None:
+    assert held_open(make_engine("postgresql+pg8000://u@127.0.0.1:1/db")) is None
+    with pytest.raises(DatabaseUnavailable, match="does not answer"):
+        held_open(make_engine(f"sqlite:///{tmp_path}/no/such/folder/x.db"))
 
 
 @pytest.mark.parametrize("prefix", ["postgres://", "postgresql://"])

@@ -1,0 +1,159 @@
+"""Lines of a view as a page shows them: read from the archive, masked once more, made harmless, with their level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from jobs.domain import archive
+from jobs.domain.models import Chunk
+from logs import ansi
+from logs.gaps import missing_text
+from logs.levels import LEVELS, level_of
+from logs.reader import MAX_PAGE_LINES, Line, StreamReader
+from logs.redact import redact
+from logs.store import Store
+from logs.wire import ChunkRecord
+from web.log_index import Flags, Stretch, View
+
+GAP = "gap"
+"""The style of a part that is no text of the log but says what is missing from it."""
+
+
+@dataclass
+class Row:
+    """One row: line `number` of a stream (by its place in the view). `level` is a place in `LEVELS`.
+
+    `bytes` is what the line really has where only its first 8 KiB are shown, else 0.
+    """
+
+    row: int
+    stream: int
+    number: int
+    level: int
+    t_ms: int
+    bytes: int = 0
+    parts: list[ansi.Part] = field(default_factory=list)
+
+    @property
+    def gap(self) -> bool:
+        """Whether it is nothing but a mark."""
+        return all(style == GAP for _, style in self.parts) and bool(self.parts)
+
+    @property
+    def text(self) -> str:
+        """The line as it is read, without its colours and marks."""
+        return "".join(text for text, style in self.parts if style != GAP)
+
+    def to_json(self) -> list[object]:
+        """`[row, stream, number, level, t_ms, bytes, text]`; `text` is a list of `[text, styles]` where it has any."""
+        styled = any(style for _, style in self.parts)
+        text: object = [list(part) for part in self.parts] if styled else "".join(text for text, _ in self.parts)
+        return [self.row, self.stream, self.number, self.level, self.t_ms, self.bytes, text]
+
+
+class Source:
+    """What the archive holds of the streams of a view."""
+
+    def __init__(self, session: Session, store: Store, run: str, instance_id: str, view: View) -> None:
+        self._session, self._store = session, store
+        self._run, self._instance_id = run, instance_id
+        self.view = view
+
+    def rows(self, first: int, count: int) -> list[Row]:
+        """The rows from `first` on; those of lines that never came are left out after their mark.
+
+        Raises `logs.errors.StoreError`.
+        """
+        found: dict[int, Row] = {}
+        for stretch in self.view.stretches(first, count):
+            if stretch.gap:
+                self._add(found, stretch.row - 1, stretch.stream, self._mark(stretch))
+            for line in self._lines(stretch.stream, stretch.first_line, stretch.lines):
+                row = stretch.row + max(0, line.number - stretch.first_line)
+                self._add(found, row, stretch.stream, line, stretch.t_ms)
+        return [found[row] for row in sorted(found)]
+
+    def _mark(self, stretch: Stretch) -> Line:
+        chunks = self.view.chunks[stretch.stream]
+        at = int(np.searchsorted(chunks.first_line, stretch.first_line))
+        before = int(chunks.first_line[at - 1] + chunks.lines[at - 1]) if at else 1
+        return Line(before, missing_text(before, stretch.first_line), stretch.t_ms, gap=True)
+
+    @staticmethod
+    def _add(found: dict[int, Row], number: int, stream: int, line: Line, t_ms: int = 0) -> None:
+        row = found.setdefault(number, Row(number, stream, line.number, 0, max(line.t_ms, t_ms)))
+        if line.gap:
+            row.parts.append((line.text, GAP))
+            return
+        row.parts += ansi.parts(line.text)
+        row.level = max(row.level, LEVELS.index(level_of(line.text.encode("utf-8", "replace"))))
+        row.bytes = line.length if line.truncated else 0
+
+    def _lines(self, stream: int, first: int, count: int) -> Iterator[Line]:
+        while count > 0:
+            reader = self._reader(stream, first, min(count, MAX_PAGE_LINES))
+            yield from masked(reader.lines(first, count))
+            first, count = first + MAX_PAGE_LINES, count - MAX_PAGE_LINES
+
+    def _reader(self, stream: int, first: int, count: int) -> StreamReader:
+        """One over the chunks that these lines need, and the one before, by which a gap is known."""
+        chunks = self.view.chunks[stream]
+        ends = np.maximum.accumulate(chunks.first_line + chunks.lines)
+        low = max(0, int(np.searchsorted(ends, first)) - 1)
+        high = min(int(np.searchsorted(chunks.first_line, first + count - 1, "right")), len(chunks) - 1)
+        low_seq, high_seq = (int(chunks.seq[i]) for i in (min(low, high), high))
+        name = self.view.streams[stream]
+        rows = self._session.execute(
+            select(*archive.RECORD)
+            .where(Chunk.instance_id == self._instance_id, Chunk.stream == name, Chunk.seq.between(low_seq, high_seq))
+            .order_by(Chunk.seq)
+        )
+        records = [ChunkRecord(*row) for row in rows]
+        segments = archive.segments_between(self._session, self._instance_id, name, low_seq, high_seq)
+        return StreamReader(self._store, self._run, self._instance_id, name, records, segments)
+
+    def seek(
+        self,
+        row: int,
+        *,
+        back: bool,
+        chunks: Flags,
+        wanted: Callable[[Row], bool],
+        more: Callable[[], bool],
+    ) -> tuple[Row | None, int]:
+        """The nearest wanted row after (`back`: before) `row`, among those of marked chunks, and how far was looked:
+        that row, or where to go on when `more` said to stop, or 0 where there is no other.
+
+        Raises `logs.errors.StoreError`.
+        """
+        view = self.view
+        marked = np.flatnonzero(view.holding(chunks))
+        here = view.at(row)
+        order = marked[marked <= here][::-1] if back else marked[marked >= here]
+        for i in order:
+            first, lines = int(view.row[i]), int(view.lines[i])
+            if not more():
+                return None, first + lines if back else first - 1
+            found = [
+                one for one in self.rows(first, lines) if (one.row < row if back else one.row > row) and not one.gap
+            ]
+            for one in reversed(found) if back else found:
+                if wanted(one):
+                    return one, one.row
+        return None, 0
+
+
+def masked(lines: list[Line]) -> list[Line]:
+    """The lines as today's rules mask them, whatever those of their machine's agent did."""
+    whole = "\n".join(line.text for line in lines).encode("utf-8", "surrogatepass")
+    texts = redact(whole).decode("utf-8", "surrogatepass").split("\n")
+    return [line if line.text == text else _with(line, text) for line, text in zip(lines, texts, strict=True)]
+
+
+def _with(line: Line, text: str) -> Line:
+    return Line(line.number, text, line.t_ms, line.length, line.truncated, line.gap)
