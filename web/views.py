@@ -35,7 +35,7 @@ NAVIGATION = (
 
 
 # Pages without an entry of their own, and the entry that they belong to.
-UNDER = {"instances": "runs", "story": "runs", "new_run": "runs", "log_search": "archive"}
+UNDER = {"instances": "runs", "story": "runs", "decisions": "costs", "new_run": "runs", "log_search": "archive"}
 
 
 @lru_cache(maxsize=64)

@@ -80,7 +80,7 @@ def capsule(run: Run, instance: Instance, proofs: Sequence[Proof], payload: Payl
     }
     told = clean.value(told)
     files = {
-        "README.md": _readme(run, told, stage),
+        "README.md": _readme(run, told, stage, _indices(run, proofs)),
         "capsule.json": json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n",
         "run.sh": _script(told["stages"][stage]),
         "env.list": "".join(f"{name}={value}\n" for name, value in told["environment"].items()),
@@ -136,19 +136,22 @@ def _input(kind: str, path: str, name: str, sha256: str, size: int) -> dict[str,
     return {"kind": kind, "path": path, "name": name, "sha256": sha256, "bytes": size}
 
 
+def _indices(run: Run, proofs: Sequence[Proof]) -> list[int]:
+    return [proof.index for proof in proofs] or list(range(run.proofs))
+
+
 def _stage(run: Run, proofs: Sequence[Proof], command: StageCommand) -> dict[str, Any]:
     numbers = {
         "n": len(proofs) or run.proofs,
         "concurrency": run.concurrency,
         "partition_workers": run.partition_workers,
     }
-    indices = [proof.index for proof in proofs] or list(range(run.proofs))
 
     def placed(arguments: list[str]) -> list[str]:
         found: list[str] = []
         for argument in filled(arguments, numbers):
             if argument == "{wtns...}":
-                for index in indices:
+                for index in _indices(run, proofs):
                     found += ["--wtns", f"{PLACES['witnesses']}/{index}.wtns"]
                 continue
             for name, place in PLACES.items():
@@ -180,7 +183,7 @@ def _script(stage: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _readme(run: Run, told: dict[str, Any], stage: str) -> str:
+def _readme(run: Run, told: dict[str, Any], stage: str, indices: Sequence[int]) -> str:
     image, machine = told["image"], told["machine"]
     reference = image["reference"]
     gpus = machine.get("gpus") if isinstance(machine.get("gpus"), list) else []
@@ -198,7 +201,7 @@ def _readme(run: Run, told: dict[str, Any], stage: str) -> str:
         "",
         "    sha256sum -c inputs.sha256",
         "",
-        *_made_here(run),
+        *_made_here(run, indices),
         "## 2. Run",
         "",
     ]
@@ -216,7 +219,14 @@ def _readme(run: Run, told: dict[str, Any], stage: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _made_here(run: Run) -> list[str]:
+def _list(indices: Sequence[int]) -> str:
+    """As a shell's `for` takes them; all of a run are a row of numbers, as a rule a long one."""
+    first, last = indices[0], indices[-1]
+    is_row = len(indices) > 1 and list(indices) == list(range(first, last + 1))
+    return f"$(seq {first} {last})" if is_row else " ".join(map(str, indices))
+
+
+def _made_here(run: Run, indices: Sequence[int]) -> list[str]:
     """A built-in circuit's inputs were random and are gone: how to make others like them."""
     if not run.inputs.get("circuit"):
         return []
@@ -224,8 +234,11 @@ def _made_here(run: Run) -> list[str]:
     return [
         "Its circuit is built in, and witnesses are deleted after a run. Others like them, with other hashes:",
         "",
-        f"    provefleet circuit {name} {size} circuit.r1cs witnesses/0.wtns --curve {curve} --input 3",
-        "    provefleet setup circuit.r1cs params/key.zkey",
+        "    mkdir -p params witnesses",
+        f"    for i in {_list(indices)}; do",
+        f"      provefleet circuit {name} {size} circuit.r1cs witnesses/$i.wtns --curve {curve} --input $((3 + i))",
+        "    done",
+        "    provefleet setup --insecure circuit.r1cs params/key.zkey",
         "",
     ]
 

@@ -20,6 +20,8 @@ WINDOW = 400
 BEFORE = 300
 """Lines of a window that lie before the decisive one."""
 SEEN = 4800
+ABOUT = 0.97
+"""Windows whose likeness is within this part of the best one's are as good."""
 STEADY = 5
 """So many alike lines in a row are no accident of where a window was cut."""
 _MASKED_CHARACTERS = 600
@@ -73,8 +75,9 @@ def _key(line: Line) -> str:
 
 
 def _most_alike(wanted: Sequence[str], well: Fetch, lines: int, near: int) -> list[Line]:
-    """The window of the other log that shares most with `wanted`; lines that are rare there weigh more."""
-    best: tuple[float, list[Line]] = (-1.0, [])
+    """The window of the other log that shares most with `wanted`; lines that are rare there weigh more. Of windows that
+    are about as good, the one that begins nearest to line `near`: most logs repeat themselves."""
+    windows: list[tuple[float, int, list[Line], int]] = []
     keys = set(wanted) - {""}
     for first, count in _places(lines, near):
         found = list(well(first, count))
@@ -83,12 +86,14 @@ def _most_alike(wanted: Sequence[str], well: Fetch, lines: int, near: int) -> li
         weights = [1 / often[key] if key in keys else 0.0 for key in own]
         size = min(len(found), WINDOW)
         score = sum(weights[:size])
-        for at in range(len(found) - size + 1):
+        for at in range(len(found) - size + 1 if found else 0):
             if at:
                 score += weights[at + size - 1] - weights[at - 1]
-            if score > best[0] + 1e-9:
-                best = score, found[at : at + size]
-    return best[1]
+            windows.append((score, abs(found[at].number - near), found, at))
+    good = ABOUT * max((score for score, *_ in windows), default=0.0)
+    near_ones = (window for window in windows if window[0] >= good - 1e-9)
+    _, _, lines_there, at = min(near_ones, key=lambda window: window[1], default=(0.0, 0, list[Line](), 0))
+    return lines_there[at : at + WINDOW]
 
 
 def _places(lines: int, near: int) -> Iterator[tuple[int, int]]:

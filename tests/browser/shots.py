@@ -82,6 +82,8 @@ def pages(fleet: Fleet) -> dict[str, str]:
         "machine-hostile": "/machines/local/661",
         "costs": "/costs",
         "costs-machines": "/costs?by=machine&period=week",
+        "decisions": "/decisions",
+        "decisions-tried": "/decisions?rule=verdict&min_rate=400",
         "inputs": "/inputs",
         "queues": "/queues",
         "audit": "/audit",

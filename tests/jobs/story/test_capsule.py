@@ -54,6 +54,7 @@ def test_it_names_all_that_is_needed_and_checks_with_sha256sum(tmp_path: Path) -
     told = json.loads(files["capsule.json"])
     assert told["image"]["reference"] == f"ghcr.io/team/groth16:1@{DIGEST}"
     assert f"groth16:1@{DIGEST} /work/run.sh" in files["README.md"]
+    assert "for i in $(seq 0 1); do" in files["README.md"]
     assert "Another image ran than was asked for" in files["README.md"]
     assert files["inputs.sha256"].splitlines() == [
         "ab" * 32 + "  params/key.zkey",
