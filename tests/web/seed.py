@@ -27,8 +27,8 @@ __all__ = ["HOSTILE", "PASSWORD", "Fleet", "seed"]
 
 RUN_STATES = ("queued", "active", "passed", "slow", "broken", "failed", "cancelled")
 INSTANCE_STATES = (
-    "renting", "loading", "fetching", "benchmarking", "ready", "proving", "serving", "sealing", "destroying", "destroyed",
-    "not_rented",
+    "renting", "loading", "fetching", "benchmarking", "ready", "proving", "serving", "sealing", "destroying",
+    "destroyed", "not_rented",
 )  # fmt: skip
 PATHS = {  # the states that an instance went through before the one it is in
     "renting": [],
