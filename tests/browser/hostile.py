@@ -37,7 +37,7 @@ _UNSEEN = (
 )  # fmt: skip
 _TEMPLATES = (
     "{{ 7 * 7 }}", "{% for x in ().__class__.__mro__ %}", "${7*7}", "#{7*7}", "<%= 7*7 %>", "{{constructor.constructor('alert(1)')()}}",
-    "%s%s%n", "%0d%0aSet-Cookie: a=b", "&lt;b&gt;", "&#x3c;script&#x3e;", "&amp;amp;", "\\u003cscript\\u003e", "\\x3cscript\\x3e", "__proto__",
+    "%s%s%n", "%0d%0aX-Evil: a=b", "&lt;b&gt;", "&#x3c;script&#x3e;", "&amp;amp;", "\\u003cscript\\u003e", "\\x3cscript\\x3e", "__proto__",
     "constructor", "[object Object]", "null", "undefined", "NaN", "true", "[]", "{}", "[[\"a\",\"ink-red\"]]", "[\"x\", \"gap\"]",
     "' OR 1=1 --", "../../../../etc/passwd", "$(reboot)", "`reboot`", "; reboot", "=cmd|' /C calc'!A0", "@SUM(1)", "-1+1",
 )  # fmt: skip
