@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,6 +70,10 @@ def row(page: Page, number: int) -> Locator:
 
 def top_row(page: Page) -> int:
     return int(page.locator("#viewer .row").first.get_attribute("data-row") or 0)
+
+
+def stands_for(page: Page, share: float) -> bool:
+    return abs(top_row(page) - share * MILLION) < 2_000
 
 
 def test_it_opens_at_the_first_error_and_steps_through_them(staged: Stage) -> None:
@@ -179,7 +184,7 @@ def test_a_million_lines(staged: Stage) -> None:
     for share in (0.0, 1.0, *(dice.random() for _ in range(12))):
         log.evaluate("(e, share) => { e.scrollTop = share * e.scrollHeight; }", share)
         # The row in sight becomes the one that the scroll bar stands for, and has its text.
-        wait_for(lambda share=share: abs(top_row(page) - share * MILLION) < 2_000)
+        wait_for(partial(stands_for, page, share), what=f"the row at {share}")
         expect(page.locator("#viewer .words").first).to_contain_text(f"line {top_row(page)} of a million")
         most = max(most, page.locator("#viewer .row").count())
     assert 10 < most <= 500
@@ -234,8 +239,9 @@ def test_following_a_live_stream_into_the_archive(staged: Stage) -> None:
 ODD = """(rows) => {
   const tags = new Set(["DIV", "A", "SPAN", "B", "I", "TIME"]);
   const names = new Set(["class", "role", "aria-rowindex", "aria-selected", "data-row", "href", "tabindex", "title"]);
-  return [...rows.querySelectorAll("*")].filter((e) => !tags.has(e.tagName) || [...e.attributes].some((a) => !names.has(a.name)) ||
-    (e.href && !/^#L\\d+$/.test(e.getAttribute("href")))).map((e) => e.outerHTML.slice(0, 200));
+  const strange = (e) => !tags.has(e.tagName) || [...e.attributes].some((a) => !names.has(a.name)) ||
+    (e.href && !/^#L\\d+$/.test(e.getAttribute("href")));
+  return [...rows.querySelectorAll("*")].filter(strange).map((e) => e.outerHTML.slice(0, 200));
 }"""
 
 
