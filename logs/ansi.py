@@ -63,6 +63,8 @@ _UNMARKS = {22: {"bold", "dim"}, 23: {"italic"}, 24: {"underline"}, 27: {"revers
 
 def parts(text: str) -> list[Part]:
     """The line in pieces of one style each; the pieces' text, joined, is the visible text without its colour codes."""
+    if "\x1b" not in text:
+        return [(visible(text), "")] if text else []  # nearly every line
     found: list[Part] = []
     style, at = _Style(), 0
     for match in _SGR.finditer(text):

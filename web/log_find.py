@@ -1,6 +1,8 @@
-"""Which chunks of a view could hold a line that a search in it asks for: the others are not read."""
+"""Which chunks of a view could hold a line that a search in it asks for: of the others no line is looked at."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from sqlalchemy import select
@@ -9,8 +11,10 @@ from sqlalchemy.orm import Session
 from jobs.domain.search_models import ChunkGrams
 from logs.grams import BYTES, Bitmap, may_hold, needed, unpacked
 from logs.query import Query
-from web.log_index import Chunks, Flags, View
+from web.log_index import Chunks, Flags, Ints, View
+from web.log_source import Source
 
+Looking = Callable[[Ints], Ints]
 AT_ONCE = 2_000  # bitmaps: 8 MB
 
 
@@ -60,3 +64,44 @@ def _tables(session: Session, instance_id: str, stream: str, chunks: Chunks) -> 
             carried = (own if some.lines[i] else table[i]) if goes_on else np.zeros(BYTES, dtype=np.uint8)
         tables.append(table)
     return tables
+
+
+def looking(source: Source, query: Query) -> Looking:
+    """What leaves out of some chunks those in which no line ends that matches as it was written."""
+
+    def narrowed(places: Ints) -> Ints:
+        view = source.view
+        holding: set[tuple[int, int]] = set()
+        for stream in set(view.stream[places].tolist()):
+            seqs = {int(seq) for seq in view.seq[places[view.stream[places] == stream]]}
+            holding |= {(stream, seq) for seq in _holding(source, stream, seqs, query)}
+        kept = [(int(view.stream[i]), int(view.seq[i])) in holding for i in places]
+        left: Ints = places[np.array(kept, dtype=np.bool_)]
+        return left
+
+    return narrowed
+
+
+def _holding(source: Source, stream: int, seqs: set[int], query: Query) -> set[int]:
+    """The chunks in which matching lines end, and those whose first line began in one that is not read here."""
+    found: set[int] = set()
+    run: list[tuple[int, bytes]] = []
+    open_end = dict(
+        zip(source.view.chunks[stream].seq.tolist(), source.view.chunks[stream].open_end.tolist(), strict=True)
+    )
+    for chunk in source.raw(stream, seqs):
+        seq = chunk.record.seq
+        if run and run[-1][0] != seq - 1:
+            found |= _in_run(run, query)
+            run = []
+        if not run and open_end.get(seq - 1, 1):
+            found.add(seq)
+        run.append((seq, chunk.raw.replace(b"\r\n", b"\n")))
+    return found | _in_run(run, query)
+
+
+def _in_run(run: list[tuple[int, bytes]], query: Query) -> set[int]:
+    data = b"".join(raw for _, raw in run)
+    ends = np.cumsum([len(raw) for _, raw in run])
+    # A line ends where its newline is; the last one may go on in a chunk that is not read here.
+    return {run[min(int(np.searchsorted(ends, end, "right")), len(run) - 1)][0] for _, end in query.lines(data)}

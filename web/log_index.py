@@ -59,8 +59,8 @@ class Chunks:
         return int(self.seq[-1]) if len(self) else -1
 
     def until(self, seq: int) -> Chunks:
-        """Those up to chunk `seq`."""
-        return Chunks(self.table[: int(np.searchsorted(self.seq, seq, "right"))])
+        """Those up to chunk `seq`; the first in any case."""
+        return Chunks(self.table[: max(1, int(np.searchsorted(self.seq, seq, "right")))])
 
 
 def _newer(session: Session, instance_id: str, stream: str, seq: int) -> Ints:
@@ -114,9 +114,7 @@ def view(session: Session, instance_id: str, streams: tuple[str, ...], until: tu
     index = cast(Index, current_app.extensions[KEY])
     chunks = [index.chunks(session, instance_id, stream) for stream in streams]
     if len(until) == len(chunks) > 1:
-        chunks = [
-            one.until(max(seq, *one.seq[:1])) if len(one) else one for one, seq in zip(chunks, until, strict=True)
-        ]
+        chunks = [one.until(seq) for one, seq in zip(chunks, until, strict=True)]
     return View(streams, chunks)
 
 

@@ -12,14 +12,19 @@ from sqlalchemy.orm import Session
 from jobs.domain import archive
 from jobs.domain.models import Chunk
 from logs import ansi
+from logs.frames import Chunk as ReadChunk
+from logs.frames import read_chunks
 from logs.gaps import missing_text
 from logs.levels import LEVELS, level_of
 from logs.reader import MAX_PAGE_LINES, Line, StreamReader
 from logs.redact import redact
+from logs.segments import Segments
 from logs.store import Store
 from logs.wire import ChunkRecord
-from web.log_index import Flags, Stretch, View
+from web.log_index import Flags, Ints, Stretch, View
 
+MOST_AT_ONCE = 64
+"""Chunks that are looked through at once: 4 MB."""
 GAP = "gap"
 """The style of a part that is no text of the log but says what is missing from it."""
 
@@ -107,6 +112,10 @@ class Source:
         low = max(0, int(np.searchsorted(ends, first)) - 1)
         high = min(int(np.searchsorted(chunks.first_line, first + count - 1, "right")), len(chunks) - 1)
         low_seq, high_seq = (int(chunks.seq[i]) for i in (min(low, high), high))
+        records, segments = self._places(stream, low_seq, high_seq)
+        return StreamReader(self._store, self._run, self._instance_id, self.view.streams[stream], records, segments)
+
+    def _places(self, stream: int, low_seq: int, high_seq: int) -> tuple[list[ChunkRecord], Segments]:
         name = self.view.streams[stream]
         rows = self._session.execute(
             select(*archive.RECORD)
@@ -114,8 +123,13 @@ class Source:
             .order_by(Chunk.seq)
         )
         records = [ChunkRecord(*row) for row in rows]
-        segments = archive.segments_between(self._session, self._instance_id, name, low_seq, high_seq)
-        return StreamReader(self._store, self._run, self._instance_id, name, records, segments)
+        return records, archive.segments_between(self._session, self._instance_id, name, low_seq, high_seq)
+
+    def raw(self, stream: int, seqs: set[int]) -> Iterator[ReadChunk]:
+        """The bytes of these chunks of a stream, in order. Raises `logs.errors.StoreError`."""
+        records, segments = self._places(stream, min(seqs), max(seqs))
+        wanted = [record for record in records if record.seq in seqs]
+        yield from read_chunks(self._store, self._run, self._instance_id, self.view.streams[stream], wanted, segments)
 
     def seek(
         self,
@@ -124,28 +138,37 @@ class Source:
         back: bool,
         chunks: Flags,
         wanted: Callable[[Row], bool],
+        narrowed: Callable[[Ints], Ints],
         more: Callable[[], bool],
     ) -> tuple[Row | None, int]:
         """The nearest wanted row after (`back`: before) `row`, among those of marked chunks, and how far was looked:
         that row, or where to go on when `more` said to stop, or 0 where there is no other.
 
-        Raises `logs.errors.StoreError`.
+        `narrowed` leaves out of some chunks those in which it can tell that no wanted line ends. Raises
+        `logs.errors.StoreError`.
         """
         view = self.view
         marked = np.flatnonzero(view.holding(chunks))
         here = view.at(row)
         order = marked[marked <= here][::-1] if back else marked[marked >= here]
-        for i in order:
-            first, lines = int(view.row[i]), int(view.lines[i])
-            if not more():
-                return None, first + lines if back else first - 1
-            found = [
-                one for one in self.rows(first, lines) if (one.row < row if back else one.row > row) and not one.gap
-            ]
-            for one in reversed(found) if back else found:
-                if wanted(one):
-                    return one, one.row
+        for some in _batches(order):
+            for i in narrowed(some):
+                found = self.rows(int(view.row[i]), int(view.lines[i]))
+                for one in reversed(found) if back else found:
+                    if (one.row < row if back else one.row > row) and not one.gap and wanted(one):
+                        return one, one.row
+            last = int(some[-1])
+            if last != order[-1] and not more():
+                return None, int(view.row[last]) if back else int(view.row[last] + view.lines[last]) - 1
         return None, 0
+
+
+def _batches(order: Ints) -> Iterator[Ints]:
+    """A few at first, since what is looked for is often near; then many, since one request reads many."""
+    at, size = 0, 1
+    while at < len(order):
+        yield order[at : at + size]
+        at, size = at + size, min(2 * size, MOST_AT_ONCE)
 
 
 def masked(lines: list[Line]) -> list[Line]:

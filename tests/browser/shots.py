@@ -13,6 +13,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from pydantic import SecretStr
 
+from jobs.context import Context
 from tests.fakes.s3 import running_s3
 from tests.fakes.valkey import running_valkey
 from tests.web.seed import PASSWORD, Fleet
@@ -65,6 +66,8 @@ def pages(fleet: Fleet) -> dict[str, str]:
         "archive": "/archive",
         "lines": f"/archive/{done}/bench",
         "lines-gap": f"/archive/{fleet.gaps}/bench?from=501",
+        "lines-merged": f"/archive/{done}/setup+bench+daemon",
+        "lines-hostile": f"/archive/{fleet.hostile_instance}/bench",
         "diagnosis": f"/runs/{run['broken']}/diagnosis",
         "diagnosis-none": f"/runs/{run['passed']}/diagnosis",
         "diagnosis-hostile": f"/runs/{fleet.hostile_run}/diagnosis",
@@ -178,8 +181,9 @@ CONTRAST = """
 
 @dataclass
 class Stage:
-    """The served, seeded site and a signed-in browser's cookies."""
+    """The served, seeded site, a signed-in browser's cookies, and what the site is served from."""
 
+    context: Context
     address: str
     fleet: Fleet
     browser: Browser
@@ -196,11 +200,11 @@ def stage() -> Iterator[Stage]:
         with running_s3(root / "s3" / "server") as s3, running_valkey(root / "valkey") as valkey, browser() as running:
             market = {"vast_api_key": SecretStr("0" * 64), "public_url": "https://agents.provefleet.dev"}
             settings = settings_of(root / "state", s3, valkey.url, **market)
-            _, fleet = seeded(settings, with_bytes=True)
+            context, fleet = seeded(settings, with_bytes=True)
             with served(settings) as address:
                 first = watched(running, 1440, "light")
                 sign_in(first.page(), address)
-                yield Stage(address, fleet, running, first.context.storage_state())
+                yield Stage(context, address, fleet, running, first.context.storage_state())
 
 
 def look(stage: Stage, one: Watched, name: str, path: str, picture: Path) -> list[str]:

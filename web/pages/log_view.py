@@ -18,8 +18,8 @@ from logs.levels import ERROR, LEVELS
 from logs.query import BadQuery, Query, parse
 from web import paging, scope
 from web.access import viewer
-from web.log_find import possible
-from web.log_index import Flags, View, view
+from web.log_find import Looking, looking, possible
+from web.log_index import Flags, Ints, View, view
 from web.log_source import Row, Source
 from web.pages.instances import load
 
@@ -79,6 +79,7 @@ def seek(instance_id: str, streams: str) -> Response:
     """
     source = _asked(instance_id, streams)
     text = paging.arg("q", 400)
+    narrowed: Looking = _all
     wanted, chunks = _errors(source.view)
     if text:
         try:
@@ -86,12 +87,14 @@ def seek(instance_id: str, streams: str) -> Response:
         except BadQuery as error:
             return jsonify({"wrong": str(error)})
         wanted, chunks = _holding(query), possible(scope.db(), instance_id, source.view, query)
+        narrowed = looking(source, query)
     until_s = time.monotonic() + SEEK_S
     found, looked = source.seek(
         number("row", 0, 1 << 53, 0),
         back=paging.arg("back", 2) == "1",
         chunks=chunks,
         wanted=wanted,
+        narrowed=narrowed,
         more=lambda: time.monotonic() < until_s,
     )
     return jsonify({"found": found.row if found else None, "looked": looked})
@@ -100,6 +103,10 @@ def seek(instance_id: str, streams: str) -> Response:
 def _errors(found: View) -> tuple[Callable[[Row], bool], Flags]:
     grave = LEVELS.index(ERROR)
     return (lambda row: row.level == grave), found.errors != 0
+
+
+def _all(places: Ints) -> Ints:
+    return places
 
 
 def _holding(query: Query) -> Callable[[Row], bool]:

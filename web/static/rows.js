@@ -42,7 +42,7 @@ export class Rows {
     this.top = Math.max(1, Math.min(this.total, where === "middle" ? n - Math.floor(this.inView / 3) : n));
     this.shift = 0;
     this.render();
-    this.settle();
+    this.settle(true);
   }
 
   showEnd() { this.show(this.total); }
@@ -143,8 +143,9 @@ export class Rows {
     }
   }
 
-  // The scroll bar to where the rows are.
-  settle() {
+  // The scroll bar to where the rows are, unless a person moved it just now and we have yet to hear of it.
+  settle(force = false) {
+    if (!force && this.scroller.scrollTop !== this.last) { this.scrolled(); return; }
     const room = this.scroller.scrollHeight - this.height;
     const share = this.atEnd && this.total ? 1 : Math.min(1, (this.top - 1 + this.shift / ROW) / Math.max(1, this.lastTop - 1));
     const at = this.top === 1 && !this.shift ? 0 : share * room;
