@@ -211,6 +211,8 @@ def look(stage: Stage, one: Watched, name: str, path: str, picture: Path) -> lis
     """Open a page, keep its picture, and say what is wrong with it."""
     page = one.page()
     page.goto(stage.address + path)
+    if page.locator("#viewer").count():
+        page.wait_for_selector("#viewer[data-ready='1']")
     page.wait_for_timeout(700 if "active" in name or "benchmarking" in name else 50)
     page.screenshot(path=picture, full_page=(page.viewport_size or {"width": 0})["width"] < 2000)
     wide = page.evaluate(OVERFLOW)

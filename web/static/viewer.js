@@ -1,5 +1,5 @@
 // The log viewer: the server's page of lines becomes a window on all of them.
-import { LogData } from "./log_data.js";
+import { BLOCK, LogData } from "./log_data.js";
 import { RowView } from "./row_view.js";
 import { Rows } from "./rows.js";
 import { Strip } from "./strip.js";
@@ -13,8 +13,8 @@ const store = (name, value) => { try { localStorage.setItem(name, value); } catc
 const named = () => /^#L(\d{1,15})(?:-L(\d{1,15}))?$/.exec(location.hash);
 
 class Viewer {
-  constructor(root) {
-    const { base, streams, total, until } = root.dataset;
+  constructor(root, data) {
+    const { base, streams, total } = root.dataset;
     this.root = root;
     this.bar = root.querySelector(".viewer-bar");
     this.pill = root.querySelector(".pill");
@@ -23,7 +23,7 @@ class Viewer {
     this.following = false;
     this.seen = Number(total);
     this.seeking = 0;
-    this.data = new LogData(base, Number(total), until, () => this.changed(), (text) => this.away(text));
+    this.data = Object.assign(data, { changed: () => this.changed(), away: (text) => this.away(text) });
     this.view = new RowView(this.data, streams.split(","), base);
     this.becomeVirtual();
     this.rows = new Rows(this.log, (n) => this.view.draw(n), (first, last) => this.inSight(first, last));
@@ -51,27 +51,19 @@ class Viewer {
     banner.querySelector("span").textContent = text;
   }
 
-  // Opens where the address says, else at the first error; what is live and well, at its end.
-  async open() {
+  open({ row, isError, isWell }) {
     this.rows.setTotal(this.data.total);
     this.wrap(stored("log-wrap", innerWidth < NARROW ? "on" : "off") === "on");
     this.times(stored("log-time", "off"));
-    this.strip.load().then(() => { this.view.begin = this.strip.begin; this.view.forget(); this.rows.render(); });
-    const from = Number(new URLSearchParams(location.search).get("from"));
-    let atEnd = false;
+    this.strip.load().then(() => { this.view.begin = this.strip.begin ?? 0; this.view.forget(); this.rows.render(); });
     if (!this.fromAddress()) {
-      if (from) this.rows.show(from);
-      else {
-        const found = await this.seek(false, {}, 0);
-        if (found && !named()) this.mark(found, found);
-        else if (!found) { this.say(""); atEnd = true; }
-      }
+      if (isError) { this.mark(row, row); this.say(`Error in line ${row.toLocaleString("en")}`); } else this.rows.show(row);
     }
     const { tail } = this.root.dataset;
     if (tail) {
       const heard = { grown: () => this.changed(), away: (text) => this.away(text) };
       this.tail = new Tail(tail, this.view.streams, this.data, heard);
-      this.follow(atEnd);
+      this.follow(Boolean(isWell));
     }
     this.root.dataset.ready = "1";
   }
@@ -121,10 +113,10 @@ class Viewer {
   }
 
   // The next (or last) error, or line that is searched for: its row, or 0. The server looks for a while at a time.
-  async seek(back, query, from) {
+  async seek(back, query) {
     const mine = ++this.seeking;
     const what = query.q ? "Match" : "Error";
-    let at = from ?? (this.view.marked[0] || (back ? this.rows.bottom + 1 : this.rows.top - 1));
+    let at = this.view.marked[0] || (back ? this.rows.bottom + 1 : this.rows.top - 1);
     for (;;) {
       const answer = await this.data.ask("seek", { row: at, ...(back ? { back: 1 } : {}), ...query });
       if (mine !== this.seeking || !answer) return 0;
@@ -221,4 +213,26 @@ class Viewer {
   }
 }
 
-export function start() { new Viewer(document.querySelector("#viewer")).open(); }
+// Where to open: at what the address names, else at the first error; what is live and well, at its end.
+async function opening(root, data) {
+  const total = Number(root.dataset.total);
+  const line = root.dataset.streams.includes(",") ? 0 : Number(named()?.[1] ?? 0);
+  const row = line || Number(new URLSearchParams(location.search).get("from"));
+  if (row) return { row: Math.max(1, Math.min(row, total)) };
+  for (let at = 0; ;) {
+    const answer = await data.ask("seek", { row: at });
+    if (answer?.found) return { row: answer.found, isError: true };
+    if (!answer?.looked) return { row: root.dataset.tail ? total : 1, isWell: true };
+    at = answer.looked;
+  }
+}
+
+export async function start() {
+  const root = document.querySelector("#viewer");
+  const { base, total, until } = root.dataset;
+  const data = new LogData(base, Number(total), until, () => {}, () => {});
+  const first = await opening(root, data);
+  // The server's lines stay until ours are here: nothing blinks.
+  await data.read(Math.floor((first.row - 1) / BLOCK));
+  new Viewer(root, data).open(first);
+}
