@@ -24,7 +24,7 @@ from web.access import viewer
 from web.hub import Channel, Hub, event
 
 MAX_STREAMS = 224
-"""Of gunicorn's 256 threads: the rest always serve pages. A thread that waits costs 40 KB (docs/performance.md)."""
+"""Of gunicorn's 256 threads: the rest always serve pages. Memory: docs/performance.md."""
 HEARTBEAT_S = 15.0
 SESSION_CHECKS_S = 30.0
 RETRY_AFTER_S = 15

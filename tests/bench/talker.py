@@ -29,6 +29,7 @@ def talk(folder: Path, address: str, token: str, lines_per_s: float, seconds: fl
     shipper.flush()
     while not shipper.drained():
         time.sleep(0.1)
+    time.sleep(1.0)  # an agent lives on to seal: what it said last goes through the tail too
     shipper.stop()
 
 
