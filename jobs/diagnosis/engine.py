@@ -18,6 +18,8 @@ from jobs.diagnosis.weigh import causes, recovered, weigh
 
 DECISIVE = 0.15
 """Under this likelihood no cause is worth acting on."""
+KNOWN_OTHERWISE = 0.3
+"""What a concept's weight is worth on lines whose wording a signature of another cause knows."""
 EXPECTED_FILES = ("setup", "daemon", "bench")
 # Said of a line that its program goes on: it may be the cause, but by itself it is not the end.
 _MILD = re.compile(
@@ -80,11 +82,14 @@ def _unsettled(findings: list[Finding], story: Story) -> bool:
 
 
 def _from_lines(findings: list[Finding]) -> Iterator[Clue]:
+    known = {(e.file, e.line): f.signature.cause for f in findings if not f.concept for e in f.evidence}
     for finding in findings:
         signature, evidence = finding.signature, finding.evidence
         # The gravest of its lines: one that ends a program beats many that are tried again.
         grave = [e for e in evidence if not _MILD.search(e.text)]
         weight = signature.weight if grave else signature.weight * 0.55
+        if finding.concept and all(known.get((e.file, e.line), signature.cause) != signature.cause for e in evidence):
+            weight *= KNOWN_OTHERWISE
         ordered = [*grave, *(e for e in evidence if e not in grave)]
         times = f" ({finding.count} times)" if finding.count > 1 else ""
         clue = Clue(

@@ -10,6 +10,7 @@ from functools import cache
 import re2
 
 from jobs.diagnosis.case import Case, plain
+from jobs.diagnosis.concepts import load_concepts, neutral, words_of
 from jobs.diagnosis.report import Evidence
 from jobs.diagnosis.signatures import Signature, load_signatures
 
@@ -27,6 +28,7 @@ class Finding:
 
     signature: Signature
     file: str
+    concept: bool = False
     first: list[Evidence] = field(default_factory=list)
     last: list[Evidence] = field(default_factory=list)
     count: int = 0
@@ -46,12 +48,12 @@ class Finding:
 
 
 @cache
-def _atoms() -> tuple[re2.Filter, list[Signature]]:
+def _atoms(concepts: bool) -> tuple[re2.Filter, list[Signature]]:
     """RE2's own filter: which expressions could match a text, by the literals that they need; and whose they are."""
     options = re2.Options()
     options.case_sensitive = False
     every, owners = re2.Filter(), []
-    for signature in load_signatures():
+    for signature in load_concepts() if concepts else load_signatures():
         for pattern in signature.patterns:
             every.Add(pattern, options)
             owners.append(signature)
@@ -59,9 +61,9 @@ def _atoms() -> tuple[re2.Filter, list[Signature]]:
     return every, owners
 
 
-def _possible(text: str) -> list[Signature]:
-    """Signatures that might match a line of `text`, each once, in their order."""
-    every, owners = _atoms()
+def _possible(text: str, *, concepts: bool) -> list[Signature]:
+    """Signatures, or concepts, that might match a line of `text`, each once, in their order."""
+    every, owners = _atoms(concepts)
     hinted = dict.fromkeys(owners[i] for i in sorted(every.Match(text.lower(), True) or ()))
     return [signature for signature in hinted if signature.found.search(text)]
 
@@ -90,17 +92,22 @@ def _provider_lines(lines: list[str]) -> list[str]:
 def _scan_file(name: str, lines: list[str]) -> list[Finding]:
     found: dict[str, Finding] = {}
     for start, block in _blocks(lines):
-        hits = _possible("\n".join(block))
+        text = "\n".join(block)
+        words = words_of(text)
+        known, meant = _possible(text, concepts=False), _possible(words, concepts=True)
         waiting = [f for f in found.values() if f.signature.recovered is not None]
-        if not hits and not waiting:
+        if not known and not meant and not waiting:
             continue
-        for offset, line in enumerate(block):
+        for offset, (line, its_words) in enumerate(zip(block, words.split("\n"), strict=True)):
+            hits = [s for s in known if s.matches(line)]
+            about = [s for s in meant if s.matches(its_words)]
+            if about and not neutral().search(its_words):
+                hits += about
             for signature in hits:
-                if signature.matches(line):
-                    finding = found.setdefault(signature.id, Finding(signature, name))
-                    finding.add(Evidence(name, start + offset, line.strip()[:SHOWN]))
-                    if signature.recovered is not None and finding not in waiting:
-                        waiting.append(finding)
+                finding = found.setdefault(signature.id, Finding(signature, name, signature in meant))
+                finding.add(Evidence(name, start + offset, line.strip()[:SHOWN]))
+                if signature.recovered is not None and finding not in waiting:
+                    waiting.append(finding)
             for finding in waiting:
                 if finding.recovered is None and _passed(finding.signature, line):
                     finding.recovered = Evidence(name, start + offset, line.strip()[:SHOWN])
