@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from jobs.diagnosis.case import Case, plain
 from jobs.diagnosis.clues import Clue
+from jobs.diagnosis.ending import Ending, ended_well
 from jobs.diagnosis.figures import figures, image_words
 from jobs.diagnosis.report import Evidence, Hypothesis, Moment, Report
 from jobs.diagnosis.scan import Finding, scan
 from jobs.diagnosis.signatures import digest
 from jobs.diagnosis.stages import failed_stage, uses
-from jobs.diagnosis.story import Story, ended_well, read_story, together
+from jobs.diagnosis.story import Story, read_story, together
 from jobs.diagnosis.telemetry import telemetry
 from jobs.diagnosis.weigh import causes, recovered, weigh
 
@@ -34,7 +35,7 @@ def diagnose(case: Case) -> Report:
     """The report on one run. Pure; the same case gives the same report."""
     findings, story = scan(case), read_story(case)
     stage = failed_stage(case, _home(findings))
-    well, why, lines = ended_well(case, story, stage, _unsettled(findings, story))
+    well, why, lines = ended_well(case, story.ending, stage, _unsettled(findings, story.ending))
     clues = [
         *_from_lines(findings),
         *figures(case, stage),
@@ -69,13 +70,13 @@ def _missing(case: Case) -> list[str]:
     return [f"{name}.log" for name in EXPECTED_FILES if not any(file.startswith(name) for file in case.streams)]
 
 
-def _unsettled(findings: list[Finding], story: Story) -> bool:
+def _unsettled(findings: list[Finding], ending: Ending) -> bool:
     """A grave line, of a trouble that did not pass, stands after the last good word in its file."""
-    return story.well is not None and any(
+    return ending.well is not None and any(
         finding.recovered is None
-        and finding.file == story.well.file
+        and finding.file == ending.well.file
         and finding.signature.weight >= 0.7
-        and finding.evidence[-1].line > story.well.line
+        and finding.evidence[-1].line > ending.well.line
         and not _MILD.search(finding.evidence[-1].text)
         for finding in findings
     )
@@ -141,8 +142,8 @@ def _nothing_failed(others: list[Hypothesis], why: str, lines: list[Evidence]) -
 
 
 def _symptom(case: Case, story: Story, stage: str) -> str:
-    if story.ill is not None:
-        return story.ill.text
+    if story.ending.ill is not None:
+        return story.ending.ill.text
     last = [(name, lines) for name, lines in case.streams.items() if lines and "kernel" not in name]
     if last:
         name, lines = last[-1]
@@ -167,9 +168,9 @@ def _timeline(case: Case, findings: list[Finding], story: Story) -> list[Moment]
     for finding in findings:
         for evidence in finding.evidence[:2]:
             marks[evidence.file, evidence.line] = evidence.text[:200]
-    for ending in (story.ill, story.well):
-        if ending is not None:
-            marks[ending.file, ending.line] = ending.text[:200]
+    for last in (story.ending.ill, story.ending.well):
+        if last is not None:
+            marks[last.file, last.line] = last.text[:200]
     moments = [
         Moment(found[0] if (found := _TIME.search(text)) else "", text, file, line)
         for (file, line), text in marks.items()

@@ -1,0 +1,84 @@
+"""Figures that authors name in many ways, asked for by meaning: how processes ended, rates, what was promised and found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from jobs.diagnosis.case import Case, as_number
+
+_WORD = re.compile(r"[a-z]+|\d+")
+_RATE = {"rate", "rates", "throughput", "pph"}
+_LEAST = {"min", "minimum", "required", "threshold", "floor", "target", "needed", "least", "asked", "wanted", "want"}
+_NO_RATE = {"bid", "price", "dollars", "bit", "sample", "hash", "error", "util", "clock", "frame", "refresh", "max", "pcie"}
+_THINGS = {"proofs", "receipts", "jobs", "tasks", "segments", "snarks", "requests", "proof"}
+_OUT = {"reported", "done", "valid", "ok", "completed", "verified", "accepted", "passed", "proved", "finished", "delivered"}
+_ELSEWHERE = ("hardware", "provider", "fleet", "minutes", "image", "offer", "stages")
+_PROMISED = {"offer", "offered", "advertised", "listed", "promised", "contract", "catalog", "expected", "nominal", "spec"}
+_FOUND = {"found", "measured", "actual", "real", "delivered", "seen", "effective", "detected", "got", "visible", "hardware"}
+_FILLER = {"num", "count", "total", "the", "of", "run", "host", "effective", "telemetry", "provider", "model", "name"}
+
+
+def words(key: str) -> list[str]:
+    """The words of a dotted key."""
+    return _WORD.findall(key.lower())
+
+
+def ends(case: Case) -> list[tuple[str, int | None, str]]:
+    """(process or stream, exit code, signal) of each that the facts tell."""
+    told: dict[str, tuple[int | None, str]] = {}
+    for key, value in case.flat:
+        if re.match(r"(?:fleet|provider|notes?)\b", key):
+            continue
+        named = re.search(r"\b(?:exit_?codes?|exits?|exit_?status(?:es)?|return_?codes?|rcs?)\.([^.]+)$", key)
+        named = named or re.search(r"\b([a-z0-9-]+?)_(?:exit(?:_?code|_?status)?|rc|return_?code)$", key)
+        if named or re.search(r"run\.(?:exit(?:_?code|_?status)?|rc|return_?code)$", key):
+            name = named[1] if named else "run"
+            code = as_number(value)
+            signal = told.get(name, (None, ""))[1] or (str(value) if re.search(r"(?i)sig(?:nal|[a-z]{3,4}\b)", str(value)) else "")
+            told[name] = (None if code is None or signal == str(value) else int(code), signal)
+        elif found := re.search(r"\bsignals?\.([^.]+)$|\b([a-z0-9-]+)_signal$|run\.(signal)$", key):
+            name = found[1] or found[2] or "run"
+            told[name] = (told.get(name, (None, ""))[0], str(value).strip())
+    return [(name, code, signal) for name, (code, signal) in told.items()]
+
+
+def rates(case: Case) -> tuple[float | None, float | None, float | None]:
+    """(rate reported, minimum rate, proofs that came out); None where not told."""
+    rate = least = proofs = None
+    for key, value in case.flat:
+        if key.split(".")[0] in _ELSEWHERE or (number := as_number(value)) is None:
+            continue
+        said = set(words(key))
+        if (said & _RATE or {"per", "hour"} <= said or {"per", "h"} <= said) and not said & _NO_RATE:
+            if said & _LEAST:
+                least = number if least is None else least
+            else:
+                rate = number if rate is None else rate
+        elif said & _THINGS and said & _OUT:
+            proofs = number if proofs is None else proofs
+    return rate, least, proofs
+
+
+def credit(case: Case) -> tuple[str, float] | None:
+    """(key, what the account holds); None where not told."""
+    for key, value in case.flat:
+        if {"credit", "credits", "balance", "funds", "wallet"} & set(words(key)) and (held := as_number(value)) is not None:
+            return key, held
+    return None
+
+
+def promises(case: Case) -> Iterator[tuple[str, str, str]]:
+    """(what, as promised, as found) of each thing of which the facts tell both, whatever the order of the key's words."""
+    promised: dict[frozenset[str], tuple[str, str]] = {}
+    found: dict[frozenset[str], str] = {}
+    for key, value in case.flat:
+        said = set(words(key))
+        what = frozenset(said - _PROMISED - _FOUND - _FILLER)
+        if said & _PROMISED:
+            promised.setdefault(what, (" ".join(w for w in words(key) if w in what), str(value)))
+        elif said & _FOUND:
+            found.setdefault(what, str(value))
+    for what, (name, value) in promised.items():
+        if what in found:
+            yield name, value, found[what]
