@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from jobs.diagnosis.case import Case, plain
 from jobs.diagnosis.clues import Clue
 from jobs.diagnosis.ending import Ending, ended_well
+from jobs.diagnosis.facts import ends
 from jobs.diagnosis.figures import figures, image_words
+from jobs.diagnosis.pace import pace
 from jobs.diagnosis.report import Evidence, Hypothesis, Moment, Report
 from jobs.diagnosis.scan import Finding, scan
 from jobs.diagnosis.signatures import digest
@@ -41,6 +43,7 @@ def diagnose(case: Case) -> Report:
         *figures(case, stage),
         *telemetry(case),
         *together(case, story, findings),
+        *pace(case, ended=bool(ends(case)) or story.ending.ill is not None or story.ending.well is not None),
         *_tempting(case, stage),
     ]
     hypotheses = weigh(clues, stage, uses(case, stage))

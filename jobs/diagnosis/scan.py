@@ -18,6 +18,9 @@ BLOCK = 200
 KEPT_FIRST, KEPT_LAST = 6, 3
 SHOWN = 300
 _DENIED = re.compile(r"\b(?:not|never|no|0 of|incomplete|un\w+able)\b|fail|abort", re.IGNORECASE)
+# Tables of the facts that hold no words about how this run failed.
+_NO_WORDS = re.compile(r"fleet|notes?|stages?|minutes|image|hardware|offer|history_of|others?|payload|config|env")
+_NOTE = re.compile(r"\s*(?:notes?|comments?|payload|stage\w*|label|gpu_?\w*|cpu_model|ref|name|others?\w*|same_\w+)\s*=", re.IGNORECASE)
 _TABLE = re.compile(r"\s*\[+([^\[\]]+)\]+\s*(?:#.*)?$")
 
 
@@ -74,18 +77,19 @@ def scan(case: Case) -> list[Finding]:
     for name, lines in case.streams.items():
         findings += _scan_file(name, lines)
     for name in case.sources:
-        findings += _scan_file(name, _provider_lines(case.sources[name]))
+        findings += _scan_file(name, _told_lines(case.sources[name]))
     return findings
 
 
-def _provider_lines(lines: list[str]) -> list[str]:
-    """The facts file with all but the provider's words left empty, so that line numbers stay. What other machines did
-    (`[fleet]`) and what somebody noted is no evidence about this run."""
-    kept, inside = [], False
+def _told_lines(lines: list[str]) -> list[str]:
+    """The facts file with all but what was said about this run left empty, so that line numbers stay. What other machines
+    did (`[fleet]`), what somebody noted, and bare figures are no words about it."""
+    kept, table = [], "fleet"
     for line in lines:
         if header := _TABLE.match(line):
-            inside = header[1].strip().lower().startswith("provider")
-        kept.append(line if inside else "")
+            table = header[1].strip().lower()
+        says = '"' in line and not _NO_WORDS.match(table) and not _NOTE.match(line)
+        kept.append(line if says or table.startswith("provider") else "")
     return kept
 
 

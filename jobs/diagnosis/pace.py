@@ -1,0 +1,90 @@
+"""What the times and the counts in the logs tell: who fell silent first, what stood still, what still advanced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from jobs.diagnosis.case import Case, plain
+from jobs.diagnosis.clues import Clue
+from jobs.diagnosis.report import Evidence
+
+SILENT_S = 300.0
+TOGETHER_S = 5.0
+SAME_LINES = 3
+JUMP_S = 1800.0
+_CLOCK = re.compile(r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?!:)")
+_TAIL, _SHOWN, _DAY_S = 30, 300, 86400.0
+# What changes in a line that otherwise says the same again.
+_VARIES = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]?|\d{1,2}:\d\d:\d\d\S*|\b\d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*|h)\b|\[ *\d+\.\d+\]|\belapsed\S*")
+_WAITS = re.compile(r"wait|still|progress|download|pull|extract|fetch|transfer|unpack|loading|pending|queue|[0-9] ?%|/\d", re.IGNORECASE)
+_STANDS = (
+    (re.compile(r"layer|image|extract|unpack|pull|\b[0-9a-f]{6,12}: ", re.IGNORECASE), "image_pull_stuck"),
+    (re.compile(r"param|srs|zkey|\bkey\b|setup|ptau|crs|download|fetch|transfer|curl|wget|aria2", re.IGNORECASE), "param_fetch_network"),
+    (re.compile(r"upload|part \d|chunk|evidence|s3\b", re.IGNORECASE), "upload_network"),
+)  # fmt: skip
+
+
+def pace(case: Case, *, ended: bool) -> Iterator[Clue]:
+    """Clues from times and repeated lines; `ended`: the logs or facts tell how the run ended."""
+    lasts = {name: last for name, lines in case.streams.items() if (last := _last_time(name, lines))}
+    yield from _fell_silent(lasts)
+    yield from _stopped_together(case, lasts, ended=ended)
+    for name, lines in case.streams.items():
+        yield from _stands_still(name, lines)
+
+
+def clock_s(line: str) -> float | None:
+    """The time of day that a line carries, in seconds; None without one."""
+    found = _CLOCK.search(line[:200])
+    if not found or int(found[1]) > 23:
+        return None
+    return int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3]) + float(f"0.{found[4] or 0}")
+
+
+def _last_time(name: str, lines: list[str]) -> tuple[float, Evidence] | None:
+    """The newest time among a file's last lines, and the last line."""
+    times = [t for line in lines[-_TAIL:] if (t := clock_s(line)) is not None]
+    if not times:
+        return None
+    return max(times), Evidence(name, len(lines), plain(lines[-1]).strip()[:_SHOWN])
+
+
+def _fell_silent(lasts: dict[str, tuple[float, Evidence]]) -> Iterator[Clue]:
+    """A prover that says nothing any more while others go on."""
+    for name, (last, line) in lasts.items():
+        if not re.match(r"daemon|prover|worker|service", name):
+            continue
+        others = {n: t for n, (t, _) in lasts.items() if n != name}
+        later = max(others.values(), default=last)
+        if SILENT_S <= later - last < _DAY_S / 4:
+            minutes = (later - last) / 60
+            where = max(others, key=lambda n: others[n])
+            words = f"{name} says nothing for the last {minutes:.0f} min, while {where} goes on"
+            yield Clue("daemon_hang", 0.35, words, [line, lasts[where][1]], "The prover's log going on.")
+
+
+def _stopped_together(case: Case, lasts: dict[str, tuple[float, Evidence]], *, ended: bool) -> Iterator[Clue]:
+    if ended or len(lasts) < 2:
+        return
+    times = [t for t, _ in lasts.values()]
+    if max(times) - min(times) <= TOGETHER_S:
+        lines = [line for _, line in lasts.values()]
+        yield Clue("host_vanished", 0.3, f"{len(lasts)} logs stop in the same {TOGETHER_S:.0f} s, with no end", lines)
+
+
+def _stands_still(name: str, lines: list[str]) -> Iterator[Clue]:
+    """The last lines say the same again and again: what they wait for does not come."""
+    kept = [(n, plain(raw).strip()) for n, raw in enumerate(lines[-400:], max(1, len(lines) - 399)) if raw.strip()]
+    same: list[tuple[int, str]] = []
+    for number, line in reversed(kept[-60:]):
+        if same and _VARIES.sub("", line) != _VARIES.sub("", same[0][1]):
+            if len(same) >= SAME_LINES:
+                break
+            same = []
+        same.append((number, line))
+    if len(same) < SAME_LINES or not _WAITS.search(same[0][1]):
+        return
+    cause = next((cause for wanted, cause in _STANDS if wanted.search(same[0][1])), "daemon_hang")
+    evidence = [Evidence(name, n, line[:_SHOWN]) for n, line in reversed(same[:3])]
+    yield Clue(cause, 0.4, f"the last {len(same)} lines of {name} say the same: {same[0][1][:120]}", evidence)
