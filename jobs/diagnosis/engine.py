@@ -23,6 +23,7 @@ DECISIVE = 0.15
 """Under this likelihood no cause is worth acting on."""
 KNOWN_OTHERWISE = 0.3
 """What a concept's weight is worth on lines whose wording a signature of another cause knows."""
+SURE = 0.9
 EXPECTED_FILES = ("setup", "daemon", "bench")
 # Said of a line that its program goes on: it may be the cause, but by itself it is not the end.
 _MILD = re.compile(
@@ -87,6 +88,7 @@ def _unsettled(findings: list[Finding], ending: Ending) -> bool:
 
 def _from_lines(findings: list[Finding]) -> Iterator[Clue]:
     known = {(e.file, e.line): f.signature.cause for f in findings if not f.concept for e in f.evidence}
+    sure = max((f.signature.weight for f in findings if not f.concept and f.recovered is None), default=0.0)
     for finding in findings:
         signature, evidence = finding.signature, finding.evidence
         # The gravest of its lines: one that ends a program beats many that are tried again.
@@ -94,6 +96,8 @@ def _from_lines(findings: list[Finding]) -> Iterator[Clue]:
         weight = signature.weight if grave else signature.weight * 0.55
         if finding.concept and all(known.get((e.file, e.line), signature.cause) != signature.cause for e in evidence):
             weight *= KNOWN_OTHERWISE
+        elif finding.concept and sure >= SURE:
+            weight /= 2  # words alone say little beside a wording that names a cause for sure
         ordered = [*grave, *(e for e in evidence if e not in grave)]
         times = f" ({finding.count} times)" if finding.count > 1 else ""
         clue = Clue(

@@ -24,7 +24,7 @@ _NOT_DONE = expression(
     ]
 )
 _POWER_LIMIT = re.compile(
-    r"\b(current|enforced|requested|default) power limit\W{1,40}(\d+(?:\.\d+)?) ?W\b", re.IGNORECASE
+    r"\b(?:(current|enforced|requested|default|max) )?power limit\W{1,40}(\d+(?:\.\d+)?) ?W\b", re.IGNORECASE
 )
 _TROUBLE = re.compile(
     r"error|fail|denied|abort|unable|refused|invalid|mismatch|fatal|giv(?:e|ing) up|panic|unusable", re.IGNORECASE
@@ -122,7 +122,7 @@ def _power_limit(case: Case) -> Iterator[Clue]:
         found = {}
         for number, line in enumerate(lines[:20_000], 1):
             if told := _POWER_LIMIT.search(line):
-                found[told[1].lower()] = (float(told[2]), Evidence(name, number, plain(line).strip()[:SHOWN]))
+                found[(told[1] or "current").lower()] = (float(told[2]), Evidence(name, number, plain(line).strip()[:SHOWN]))
         now, own = found.get("current") or found.get("enforced") or found.get("requested"), found.get("default")
         if now and own and now[0] < 0.93 * own[0]:
             words = f"power limit {now[0]:g} W, default {own[0]:g} W"
@@ -138,7 +138,7 @@ def _silence(case: Case, story: Story) -> Iterator[Clue]:
     if lines and not _TROUBLE.search(plain(lines[-1])):
         yield Clue(
             "host_vanished",
-            0.25,
+            0.15,
             "the logs stop without an end, and no exit code was recorded",
             [Evidence(name, len(lines), plain(lines[-1]).strip()[:SHOWN])],
         )
