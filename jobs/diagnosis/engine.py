@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from jobs.diagnosis.across import across
 from jobs.diagnosis.case import Case, plain
 from jobs.diagnosis.clues import Clue
 from jobs.diagnosis.ending import Ending, ended_well
@@ -45,6 +46,7 @@ def diagnose(case: Case) -> Report:
         *telemetry(case),
         *together(case, story, findings),
         *pace(case, ended=bool(ends(case)) or story.ending.ill is not None or story.ending.well is not None),
+        *across(case),
         *_tempting(case, stage),
     ]
     hypotheses = weigh(clues, stage, uses(case, stage))

@@ -82,3 +82,59 @@ def promises(case: Case) -> Iterator[tuple[str, str, str]]:
     for what, (name, value) in promised.items():
         if what in found:
             yield name, value, found[what]
+
+
+_MEANT = {"expected", "wanted", "meant", "deployed", "ordered", "requested", "pinned", "target", "want", "intended", "latest", "should", "expect", "current", "manifest"}  # fmt: skip
+_RAN = {"ran", "running", "actual", "used", "pulled", "got", "seen", "observed", "runs", "live", "cached", "deployed_was", "found"}  # fmt: skip
+_HAS = {"driver", "max", "supported", "supports", "host", "good", "nvidia", "smi"}
+_NEEDS = {"image", "toolkit", "runtime", "container", "built", "build", "needs", "required", "binary", "payload"}
+
+
+def digests(case: Case) -> tuple[str, str]:
+    """(image digest expected, digest that ran), "" where the facts don't say."""
+    expected = ran = ""
+    for key, value in case.flat:
+        said = set(words(key))
+        if key.split(".")[0] in ("fleet", "notes") or not said & {"digest", "digests", "image"} or not isinstance(value, str):
+            continue
+        if not re.search(r"[0-9a-f]{2}", value) or not (said & {"digest", "digests"} or "sha256" in value):
+            continue
+        if said & _MEANT and not said & _RAN:
+            expected = expected or value.strip()
+        else:
+            ran = ran or value.strip()
+    return expected, ran
+
+
+def cuda_versions(case: Case) -> tuple[str, str]:
+    """(CUDA that the driver supports, CUDA of the image), "" where the facts don't say."""
+    has = needs = ""
+    for key, value in case.flat:
+        said = set(words(key))
+        if "cuda" not in said or said & {"arch", "archs", "error", "visible", "cores", "devices"} or key.startswith("fleet"):
+            continue
+        if said & _HAS and not said & {"toolkit", "runtime"}:
+            has = has or str(value)
+        elif said & _NEEDS:
+            needs = needs or str(value)
+    return has, needs
+
+
+def oom_kills(case: Case) -> float:
+    """How often the kernel killed in the container, as its memory.events say: the newest count less the first."""
+    counts = [n for key, value in case.flat if re.search(r"oom_?kills?$", key) and (n := as_number(value)) is not None]
+    return max(counts, default=0.0) - (min(counts) if len(counts) > 1 else 0.0)
+
+
+def bids(case: Case) -> tuple[float, float] | None:
+    """(our bid, the price that the machine goes for now) in $/h; None where not told."""
+    bid = price = None
+    for key, value in case.flat:
+        said, number = set(words(key)), as_number(value)
+        if number is None or number <= 0 or key.startswith("fleet"):
+            continue
+        if "bid" in said and not said & {"min", "minimum", "now", "highest", "others", "competing", "is", "top"}:
+            bid = number if bid is None else bid
+        elif ("bid" in said and said & {"min", "minimum", "highest", "competing", "top"}) or (said & {"price", "market"} and said & {"now", "current", "market", "spot", "run"}):
+            price = number if price is None else price
+    return (bid, price) if bid is not None and price is not None else None

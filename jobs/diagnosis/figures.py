@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from jobs.diagnosis.case import Case, as_number
 from jobs.diagnosis.clues import Clue, cite
-from jobs.diagnosis.facts import credit, ends, promises, rates
+from jobs.diagnosis.facts import bids, credit, cuda_versions, digests, ends, oom_kills, promises, rates
 
 # The first CUDA toolkit that compiles for a compute capability (NVIDIA's release notes).
 _FIRST_CUDA = ((12.0, 12.8), (10.0, 12.8), (9.0, 11.8), (8.9, 11.8), (8.6, 11.1), (8.0, 11.0))
@@ -26,19 +26,8 @@ def figures(case: Case, stage: str) -> Iterator[Clue]:
     yield from _rates(case)
     yield from _offered(case)
     yield from _account(case)
-
-
-def digests(case: Case) -> tuple[str, str]:
-    """(image digest expected, digest that ran), "" where the facts don't say."""
-    expected = case.text(
-        r"image\.\w*expected", r"expected_digest|digest_expected|image_expected|digest_deployed|deployed_digest"
-    )
-    ran = case.text(
-        r"image\.(?:digest|ran|running|actual)\b",
-        r"image\.\w*(?:ran|running|actual)",
-        r"digest_ran|image_ran|running_digest|image_digest",
-    )
-    return expected.strip(), ran.strip()
+    yield from _memory(case)
+    yield from _market(case)
 
 
 def image_words(case: Case) -> str:
@@ -78,8 +67,7 @@ def _version(text: str) -> tuple[int, int] | None:
 
 
 def _driver(case: Case) -> Iterator[Clue]:
-    has = _version(case.text(r"driver_?cuda|cuda_?driver|cuda_max_good|max_cuda"))
-    needs = _version(case.text(r"image_?cuda|cuda_?image|cuda_?runtime|runtime_?cuda|image\.\w*cuda"))
+    has, needs = (_version(text) for text in cuda_versions(case))
     if has is None or needs is None:
         return
     where = cite(case, "driver_cuda", "cuda_max", "image_cuda", "cuda")
@@ -191,6 +179,22 @@ def _offered(case: Case) -> Iterator[Clue]:
 
 def _model(name: str) -> str:
     return re.sub(r"\W|nvidia|geforce", "", name.lower())
+
+
+def _memory(case: Case) -> Iterator[Clue]:
+    kills = oom_kills(case)
+    if kills:
+        yield Clue("host_oom_cgroup", 0.85, f"the container's memory.events count {kills:g} oom_kill", cite(case, "oom", "events"))
+    peak, most = case.number(r"memory_peak|peak_mem|mem\w*_peak"), case.number(r"memory_(?:limit|max)|mem\w*_limit")
+    if peak and most and peak >= 0.98 * most:
+        yield Clue("host_oom_cgroup", 0.3, f"its memory peaked at {peak:g} of {most:g}", cite(case, "peak", "limit"))
+
+
+def _market(case: Case) -> Iterator[Clue]:
+    told = bids(case)
+    if told and told[0] < told[1]:
+        where = cite(case, "bid", "price")
+        yield Clue("outbid", 0.65, f"the bid is {told[0]:g}, the price {told[1]:g}", where, "The price under the bid.")
 
 
 def _account(case: Case) -> Iterator[Clue]:

@@ -17,7 +17,8 @@ _CLOCK = re.compile(r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?!:)")
 _TAIL, _SHOWN, _DAY_S = 30, 300, 86400.0
 # What changes in a line that otherwise says the same again.
 _VARIES = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]?|\d{1,2}:\d\d:\d\d\S*|\b\d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*|h)\b|\[ *\d+\.\d+\]|\belapsed\S*")
-_WAITS = re.compile(r"wait|still|progress|download|pull|extract|fetch|transfer|unpack|loading|pending|queue|[0-9] ?%|/\d", re.IGNORECASE)
+_WAITS = re.compile(r"wait|still|progress|download|pull|extract|fetch|transfer|unpack|loading|pending|queue|[0-9] ?%|\d ?[kmgt]?i?b?/ ?\d", re.IGNORECASE)
+_ANSWERED = re.compile(r"\b[45]\d\d\b|refused|error|retry|http/|POST|GET|nothing to do|no (?:job|task|work)|idle|health", re.IGNORECASE)
 _STANDS = (
     (re.compile(r"layer|image|extract|unpack|pull|\b[0-9a-f]{6,12}: ", re.IGNORECASE), "image_pull_stuck"),
     (re.compile(r"param|srs|zkey|\bkey\b|setup|ptau|crs|download|fetch|transfer|curl|wget|aria2", re.IGNORECASE), "param_fetch_network"),
@@ -83,7 +84,7 @@ def _stands_still(name: str, lines: list[str]) -> Iterator[Clue]:
                 break
             same = []
         same.append((number, line))
-    if len(same) < SAME_LINES or not _WAITS.search(same[0][1]):
+    if len(same) < SAME_LINES or not _WAITS.search(same[0][1]) or _ANSWERED.search(same[0][1]):
         return
     cause = next((cause for wanted, cause in _STANDS if wanted.search(same[0][1])), "daemon_hang")
     evidence = [Evidence(name, n, line[:_SHOWN]) for n, line in reversed(same[:3])]

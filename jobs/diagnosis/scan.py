@@ -21,6 +21,8 @@ _DENIED = re.compile(r"\b(?:not|never|no|0 of|incomplete|un\w+able)\b|fail|abort
 # Tables of the facts that hold no words about how this run failed.
 _NO_WORDS = re.compile(r"fleet|notes?|stages?|minutes|image|hardware|offer|history_of|others?|payload|config|env")
 _NOTE = re.compile(r"\s*(?:notes?|comments?|payload|stage\w*|label|gpu_?\w*|cpu_model|ref|name|others?\w*|same_\w+)\s*=", re.IGNORECASE)
+# What a kernel can tell of: its words about anything else are of something else.
+_KERNELS = {"host_oom_cgroup", "host_oom_global", "bad_host_ram", "xid_error", "ecc_error", "disk_full", "daemon_crash", "illegal_instruction_cpu", "daemon_hang", "driver_lib_mismatch", "driver_too_old", "bad_host_network", "pcie_narrow", "thermal_throttle", "gpu_access_lost", "slow_cpu", "host_vanished"}  # fmt: skip
 _TABLE = re.compile(r"\s*\[+([^\[\]]+)\]+\s*(?:#.*)?$")
 
 
@@ -95,6 +97,7 @@ def _told_lines(lines: list[str]) -> list[str]:
 
 def _scan_file(name: str, lines: list[str]) -> list[Finding]:
     found: dict[str, Finding] = {}
+    kernel = "kernel" in name or "dmesg" in name
     for start, block in _blocks(lines):
         text = "\n".join(block)
         words = words_of(text)
@@ -104,7 +107,7 @@ def _scan_file(name: str, lines: list[str]) -> list[Finding]:
             continue
         for offset, (line, its_words) in enumerate(zip(block, words.split("\n"), strict=True)):
             hits = [s for s in known if s.matches(line)]
-            about = [s for s in meant if s.matches(its_words)]
+            about = [s for s in meant if (not kernel or s.cause in _KERNELS) and s.matches(its_words)]
             if about and not neutral().search(its_words):
                 hits += about
             for signature in hits:

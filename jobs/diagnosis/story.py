@@ -15,7 +15,7 @@ from jobs.diagnosis.scan import SHOWN, Finding
 from jobs.diagnosis.signatures import expression
 
 _DONE = expression([
-    r"(?:proof|partition|job|request|task|segment|snark|sector|porep|prove)[^\n]{0,80}\b(?:done|complete[d]?|finished|succeeded|success|ok|generated|ready|proved|verified|valid)\b",
+    r"(?:proof|partition|job|request|task|segment|snark|sector|porep|prove|statement|circuit|shard|block|batch|item)[^\n]{0,80}\b(?:done|complete[d]?|finished|succeeded|success|ok|generated|ready|proved|verified|valid)\b",
     r"\b(?:completed|finished|generated|proved|returned|sent|verified)\b[^\n]{0,50}(?:proof|partition|job|request|task|segment|snark)",
 ])  # fmt: skip
 _NOT_DONE = expression(
@@ -23,9 +23,10 @@ _NOT_DONE = expression(
         r"\b(?:not|never|0|zero|no|without|before|until|waiting|fail\w*|error|invalid|unable|aborted|cancel\w*|incomplete)\b"
     ]
 )
-_POWER_LIMIT = re.compile(
-    r"\b(?:(current|enforced|requested|default|max) )?power limit\W{1,40}(\d+(?:\.\d+)?) ?W\b", re.IGNORECASE
-)
+_DEATHS = {"daemon_crash", "host_oom_cgroup", "host_oom_global", "cuda_oom", "xid_error", "illegal_instruction_cpu", "no_kernel_image_for_gpu", "ecc_error", "wrong_witness", "daemon_hang"}  # fmt: skip
+# What a client is told that asks too much or at a bad moment: to be tried again, no reason to end a batch.
+_REFUSAL = re.compile(r"RESOURCE_?EXHAUSTED|UNAVAILABLE|\b(?:429|503|502)\b|too many requests|try again|busy|queue (?:is )?full|slots? taken|no (?:free )?slots?|overloaded|back ?pressure|connection reset|broken pipe|transport error|ECONNRESET|h2 (?:stream|protocol) error|GOAWAY|stream removed", re.IGNORECASE)
+_RETRIED = re.compile(r"retry|attempt \d|retrying", re.IGNORECASE)
 _TROUBLE = re.compile(
     r"error|fail|denied|abort|unable|refused|invalid|mismatch|fatal|giv(?:e|ing) up|panic|unusable", re.IGNORECASE
 )
@@ -93,41 +94,32 @@ def together(case: Case, story: Story, findings: list[Finding]) -> Iterator[Clue
     client = [
         f for c in ("client_aborts_batch", "client_timeout") for f in by_cause.get(c, []) if "daemon" not in f.file
     ]
-    died = by_cause.keys() & {
-        "daemon_crash",
-        "host_oom_cgroup",
-        "host_oom_global",
-        "cuda_oom",
-        "xid_error",
-        "illegal_instruction_cpu",
-    }
-    if finished and client and not died:
-        lines = [client[0].first[0], finished[-1]]
+    died = {f.signature.cause for f in findings if not f.concept and f.recovered is None} & _DEATHS
+    if finished and not died:
+        healthy = f"the prover was healthy: it finished {len(finished)} pieces of work, also when the client was gone"
+        test = "The prover failing without the client's help."
         for cause in {f.signature.cause for f in client}:
-            healthy = (
-                f"the prover was healthy: it finished {len(finished)} pieces of work, also when the client was gone"
-            )
-            yield Clue(cause, 0.4, healthy, lines, "The prover failing without the client's help.")  # fmt: skip
+            yield Clue(cause, 0.4, healthy, [client[0].first[0], finished[-1]], test)
+        gave_up = _gave_up(case)
+        if gave_up is not None and "client_timeout" not in {f.signature.cause for f in client if not f.concept}:
+            yield Clue("client_aborts_batch", 0.4, f"{healthy}; it was one refusal", [gave_up, finished[-1]], test)
+            yield Clue("own_bug", -0.5, "the prover was healthy, and its client stopped at a refusal", [gave_up])
     timeouts = by_cause.get("measured_timeout", [])
     if timeouts and story.advanced is not None:
         yield Clue("measured_timeout", 0.5, "the work was still advancing when the time was over", list(story.advanced))
         yield Clue("daemon_hang", -0.5, "the work was still advancing", list(story.advanced))
-    yield from _power_limit(case)
     yield from _silence(case, story)
 
 
-def _power_limit(case: Case) -> Iterator[Clue]:
-    """What `nvidia-smi -q` prints on two lines: the limit that holds, and the card's own."""
+def _gave_up(case: Case) -> Evidence | None:
+    """The line at a client's end that tells of a refusal which would have passed."""
     for name, lines in case.streams.items():
-        found = {}
-        for number, line in enumerate(lines[:20_000], 1):
-            if told := _POWER_LIMIT.search(line):
-                found[(told[1] or "current").lower()] = (float(told[2]), Evidence(name, number, plain(line).strip()[:SHOWN]))
-        now, own = found.get("current") or found.get("enforced") or found.get("requested"), found.get("default")
-        if now and own and now[0] < 0.93 * own[0]:
-            words = f"power limit {now[0]:g} W, default {own[0]:g} W"
-            yield Clue("power_cap", 0.75, words, [now[1], own[1]], "power.limit equal to power.default_limit.")
-            return
+        if re.match(r"bench|client", name):
+            for number in range(len(lines), max(0, len(lines) - 12), -1):
+                line = plain(lines[number - 1]).strip()
+                if _REFUSAL.search(line) and not _RETRIED.search(line):
+                    return Evidence(name, number, line[:SHOWN])
+    return None
 
 
 def _silence(case: Case, story: Story) -> Iterator[Clue]:

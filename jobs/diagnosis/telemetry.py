@@ -25,6 +25,7 @@ _SAID = (
     (r"\b(?:gpu |graphics |core )clock\b|\bclocks? (?:gr|graphics|gpu|core)\b", "clock sm"),
     (r"\bunc\b|\bdbe\b", "ecc uncorr"),
 )
+_LOST = re.compile(r"GPU is lost|requires reset|ERR!|fallen off|reset required", re.IGNORECASE)
 # Bits of clocks_event_reasons.active (nvml.h).
 _BITS = {"sw_power_cap": 0x4, "hw_slowdown": 0x8, "sw_thermal": 0x20, "hw_thermal": 0x40, "hw_power_brake": 0x80}
 
@@ -34,6 +35,7 @@ def telemetry(case: Case) -> Iterator[Clue]:
     if not case.gpu:
         return
     column = _Columns(case)
+    yield from _lost(column)
     yield from _heat(column)
     yield from _power(column)
     yield from _link(column)
@@ -100,6 +102,16 @@ def _top(
     values: list[tuple[int, float]], key: Callable[[tuple[int, float]], float] = lambda v: v[1]
 ) -> tuple[int, float]:
     return max(values, key=key)
+
+
+def _lost(column: _Columns) -> Iterator[Clue]:
+    """What nvidia-smi writes into the cells of a card that it can't reach."""
+    for i, row in enumerate(column.rows):
+        if any(_LOST.search(cell) for cell in row.values()):
+            cell = next(cell for cell in row.values() if _LOST.search(cell))
+            yield Clue("xid_error", 0.8, f"nvidia-smi says {cell} from sample {i + 1} on", [column.cite(i)],
+                       "The same GPU passing an hour of load (dcgmi diag -r 3).")  # fmt: skip
+            return
 
 
 def _busy_rows(column: _Columns) -> set[int]:
