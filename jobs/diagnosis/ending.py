@@ -104,15 +104,17 @@ def ended_well(case: Case, ending: Ending, stage: str, unsettled: bool = False) 
     if (rate is not None and least is not None and rate < least) or rate == 0 or proofs == 0:
         return False, "the rate is under the minimum or nothing came out", []
     good = rate is not None and least is not None and rate >= least
-    ill = ending.spoilt()
+    told = [name for name, code, _ in ends(case) if code == 0]
+    ill = None if ending.well and any(_drives(f"{name}.") for name in told) else ending.spoilt()
     if ill is not None and not (good and stage in BEFORE_SERVING):
         return False, f"the log says: {ill.text}", [ill]
     well = [ending.well] if ending.well is not None else []
     if good and (stage in BEFORE_SERVING or (well and not unsettled)):
         return True, f"{rate:g} proofs/h, {least:g} asked", [*well, *cite(case, "rate")]
-    told = [name for name, code, _ in ends(case) if code == 0]
     if well and (told or (ending.well_from_end <= NEAR_END and not unsettled)):
         return True, f"the log says: {well[0].text}", well
+    if told and not unsettled and any(_drives(f"{name}.") for name in told) and (rate or proofs):
+        return True, f"{', '.join(told)} ended with 0, and there are results", cite(case, "exit")
     return False, "", []
 
 

@@ -13,7 +13,7 @@ from jobs.diagnosis.facts import ends
 from jobs.diagnosis.figures import figures, image_words
 from jobs.diagnosis.pace import pace
 from jobs.diagnosis.report import Evidence, Hypothesis, Moment, Report
-from jobs.diagnosis.scan import Finding, scan
+from jobs.diagnosis.scan import CALM, Finding, scan
 from jobs.diagnosis.signatures import digest
 from jobs.diagnosis.stages import failed_stage, uses
 from jobs.diagnosis.story import Story, read_story, together
@@ -94,7 +94,7 @@ def _from_lines(findings: list[Finding]) -> Iterator[Clue]:
     for finding in findings:
         signature, evidence = finding.signature, finding.evidence
         # The gravest of its lines: one that ends a program beats many that are tried again.
-        grave = [e for e in evidence if not _MILD.search(e.text)]
+        grave = [e for e in evidence if not (_MILD.search(e.text) or (finding.concept and CALM.search(e.text)))]
         weight = signature.weight if grave else signature.weight * 0.55
         if finding.concept and all(known.get((e.file, e.line), signature.cause) != signature.cause for e in evidence):
             weight *= KNOWN_OTHERWISE

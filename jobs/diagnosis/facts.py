@@ -138,3 +138,20 @@ def bids(case: Case) -> tuple[float, float] | None:
         elif ("bid" in said and said & {"min", "minimum", "highest", "competing", "top"}) or (said & {"price", "market"} and said & {"now", "current", "market", "spot", "run"}):
             price = number if price is None else price
     return (bid, price) if bid is not None and price is not None else None
+
+
+def time_limit(case: Case) -> tuple[float, float] | None:
+    """(seconds that the run took, seconds that it was given); None where not told."""
+    took = given = None
+    for key, value in case.flat:
+        said, number = words(key), as_number(value)
+        if number is None or number <= 0 or key.startswith(("fleet", "provider", "hardware")):
+            continue
+        unit = {"s": 1, "sec": 1, "seconds": 1, "min": 60, "minutes": 60, "h": 3600, "hours": 3600, "ms": 0.001}.get(said[-1])
+        if unit is None:
+            continue
+        if {"limit", "timeout", "budget", "deadline", "allowed", "cap"} & set(said) and not {"request", "rpc", "client", "connect"} & set(said):
+            given = number * unit if given is None else given
+        elif {"elapsed", "ran", "took", "duration", "runtime", "wall", "ended"} & set(said):
+            took = number * unit if took is None else took
+    return (took, given) if took is not None and given is not None else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from jobs.diagnosis.case import Case, as_number
 from jobs.diagnosis.clues import Clue, cite
-from jobs.diagnosis.facts import bids, credit, cuda_versions, digests, ends, oom_kills, promises, rates
+from jobs.diagnosis.facts import bids, credit, cuda_versions, digests, ends, oom_kills, promises, rates, time_limit
 
 # The first CUDA toolkit that compiles for a compute capability (NVIDIA's release notes).
 _FIRST_CUDA = ((12.0, 12.8), (10.0, 12.8), (9.0, 11.8), (8.9, 11.8), (8.6, 11.1), (8.0, 11.0))
@@ -28,6 +28,7 @@ def figures(case: Case, stage: str) -> Iterator[Clue]:
     yield from _account(case)
     yield from _memory(case)
     yield from _market(case)
+    yield from _limit(case)
 
 
 def image_words(case: Case) -> str:
@@ -188,6 +189,12 @@ def _memory(case: Case) -> Iterator[Clue]:
     peak, most = case.number(r"memory_peak|peak_mem|mem\w*_peak"), case.number(r"memory_(?:limit|max)|mem\w*_limit")
     if peak and most and peak >= 0.98 * most:
         yield Clue("host_oom_cgroup", 0.3, f"its memory peaked at {peak:g} of {most:g}", cite(case, "peak", "limit"))
+
+
+def _limit(case: Case) -> Iterator[Clue]:
+    told = time_limit(case)
+    if told and told[0] >= 0.97 * told[1]:
+        yield Clue("measured_timeout", 0.45, f"it ran {told[0]:g} s of {told[1]:g} s", cite(case, "limit", "timeout", "budget"))
 
 
 def _market(case: Case) -> Iterator[Clue]:

@@ -29,6 +29,8 @@ _STANDS = (
 def pace(case: Case, *, ended: bool) -> Iterator[Clue]:
     """Clues from times and repeated lines; `ended`: the logs or facts tell how the run ended."""
     lasts = {name: last for name, lines in case.streams.items() if (last := _last_time(name, lines))}
+    if case.gpu and (last := _last_time(case.gpu_file, ["", *(", ".join(row.values()) for row in case.gpu)])):
+        lasts[case.gpu_file] = last
     yield from _fell_silent(lasts)
     yield from _stopped_together(case, lasts, ended=ended)
     for name, lines in case.streams.items():

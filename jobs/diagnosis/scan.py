@@ -16,7 +16,10 @@ from jobs.diagnosis.signatures import Signature, load_signatures
 
 BLOCK = 200
 KEPT_FIRST, KEPT_LAST = 6, 3
+KEPT_CALM = 2
 SHOWN = 300
+CALM = re.compile(r"\b(?:INFO|DEBUG|TRACE|VERBOSE|NOTICE)\b|^\[?[IDT]\d{4} |\"level\":\"(?:info|debug|trace)\"|level=(?:info|debug|trace)|\[(?:info|debug|trace)\]")
+"""A line that its program thinks nothing of."""
 _DENIED = re.compile(r"\b(?:not|never|no|0 of|incomplete|un\w+able)\b|fail|abort", re.IGNORECASE)
 # Tables of the facts that hold no words about how this run failed.
 _NO_WORDS = re.compile(r"fleet|notes?|stages?|minutes|image|hardware|offer|history_of|others?|payload|config|env")
@@ -46,6 +49,8 @@ class Finding:
     def add(self, evidence: Evidence) -> None:
         self.count += 1
         self.recovered = None
+        if self.concept and CALM.search(evidence.text) and len(self.first) >= KEPT_CALM:
+            return  # leaves room for the lines of an error
         if len(self.first) < KEPT_FIRST:
             self.first.append(evidence)
         else:
@@ -91,7 +96,7 @@ def _told_lines(lines: list[str]) -> list[str]:
         if header := _TABLE.match(line):
             table = header[1].strip().lower()
         says = '"' in line and not _NO_WORDS.match(table) and not _NOTE.match(line)
-        kept.append(line if says or table.startswith("provider") else "")
+        kept.append(f"[{table}] {line}" if says or table.startswith("provider") else "")
     return kept
 
 
