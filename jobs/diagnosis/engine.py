@@ -24,7 +24,9 @@ DECISIVE = 0.15
 """Under this likelihood no cause is worth acting on."""
 KNOWN_OTHERWISE = 0.3
 """What a concept's weight is worth on lines whose wording a signature of another cause knows."""
-SURE = 0.9
+SURE, STARTS, CAME_LATER = 0.9, 0.45, 0.8
+VAGUE = ("own_bug", "daemon_crash", "client_aborts_batch", "client_timeout")
+"""Causes whose lines say that something went wrong rather than what."""
 EXPECTED_FILES = ("setup", "daemon", "bench")
 # Said of a line that its program goes on: it may be the cause, but by itself it is not the end.
 _MILD = re.compile(
@@ -89,17 +91,25 @@ def _unsettled(findings: list[Finding], ending: Ending) -> bool:
 
 
 def _from_lines(findings: list[Finding]) -> Iterator[Clue]:
-    known = {(e.file, e.line): f.signature.cause for f in findings if not f.concept for e in f.evidence}
+    known = {
+        (e.file, e.line): f.signature.cause
+        for f in findings
+        if not f.concept and f.signature.cause not in VAGUE
+        for e in f.evidence
+    }
     sure = max((f.signature.weight for f in findings if not f.concept and f.recovered is None), default=0.0)
+    began = _began(findings)
     for finding in findings:
         signature, evidence = finding.signature, finding.evidence
         # The gravest of its lines: one that ends a program beats many that are tried again.
-        grave = [e for e in evidence if not (_MILD.search(e.text) or (finding.concept and CALM.search(e.text)))]
+        grave = _grave(finding)
         weight = signature.weight if grave else signature.weight * 0.55
         if finding.concept and all(known.get((e.file, e.line), signature.cause) != signature.cause for e in evidence):
             weight *= KNOWN_OTHERWISE
         elif finding.concept and sure >= SURE:
             weight /= 2  # words alone say little beside a wording that names a cause for sure
+        if grave and grave[0].line > began.get(finding.file, grave[0].line):
+            weight *= CAME_LATER
         ordered = [*grave, *(e for e in evidence if e not in grave)]
         times = f" ({finding.count} times)" if finding.count > 1 else ""
         clue = Clue(
@@ -108,6 +118,21 @@ def _from_lines(findings: list[Finding]) -> Iterator[Clue]:
         yield clue
         if finding.recovered is not None:
             yield recovered(clue, finding.recovered)
+
+
+def _grave(finding: Finding) -> list[Evidence]:
+    """Its lines that are not tried again, nor what a program prints in passing."""
+    return [e for e in finding.evidence if not (_MILD.search(e.text) or (finding.concept and CALM.search(e.text)))]
+
+
+def _began(findings: list[Finding]) -> dict[str, int]:
+    """The first grave line of each file: what comes later is often a consequence."""
+    began: dict[str, int] = {}
+    for finding in findings:
+        if finding.recovered is None and finding.signature.cause not in VAGUE and finding.signature.weight >= STARTS:
+            for evidence in _grave(finding)[:1]:
+                began[finding.file] = min(evidence.line, began.get(finding.file, evidence.line))
+    return began
 
 
 def _tempting(case: Case, stage: str) -> Iterator[Clue]:
