@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from jobs.diagnosis.case import Case
 from jobs.diagnosis.clues import cite
 from jobs.diagnosis.concepts import neutral, words_of
-from jobs.diagnosis.facts import ends, rates
+from jobs.diagnosis.facts import asked_for, ends, rates
 from jobs.diagnosis.report import Evidence
 from jobs.diagnosis.signatures import expression
 
@@ -111,6 +111,9 @@ def ended_well(case: Case, ending: Ending, stage: str, unsettled: bool = False) 
     well = [ending.well] if ending.well is not None else []
     if good and (stage in BEFORE_SERVING or (well and not unsettled)):
         return True, f"{rate:g} proofs/h, {least:g} asked", [*well, *cite(case, "rate")]
+    asked = asked_for(case)
+    if asked and proofs is not None and asked <= proofs and not unsettled:
+        return True, f"{proofs:g} of {asked:g} came out", [*well, *cite(case, "proofs", "receipts", "jobs", "tasks")]
     if well and (told or (ending.well_from_end <= NEAR_END and not unsettled)):
         return True, f"the log says: {well[0].text}", well
     if told and not unsettled and any(_drives(f"{name}.") for name in told) and (rate or proofs):

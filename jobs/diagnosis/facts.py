@@ -13,6 +13,7 @@ _LEAST = {"min", "minimum", "required", "threshold", "floor", "target", "needed"
 _NO_RATE = {"bid", "price", "dollars", "bit", "sample", "hash", "error", "util", "clock", "frame", "refresh", "max", "pcie"}
 _THINGS = {"proofs", "receipts", "jobs", "tasks", "segments", "snarks", "requests", "proof"}
 _OUT = {"reported", "done", "valid", "ok", "completed", "verified", "accepted", "passed", "proved", "finished", "delivered"}
+_ASKED = {"requested", "total", "expected", "wanted", "submitted", "planned", "asked", "sent"}
 _ELSEWHERE = ("hardware", "provider", "fleet", "minutes", "image", "offer", "stages")
 _PROMISED = {"offer", "offered", "advertised", "listed", "promised", "contract", "catalog", "expected", "nominal", "spec"}
 _FOUND = {"found", "measured", "actual", "real", "delivered", "seen", "effective", "detected", "got", "visible", "hardware"}
@@ -58,6 +59,15 @@ def rates(case: Case) -> tuple[float | None, float | None, float | None]:
         elif said & _THINGS and said & _OUT:
             proofs = number if proofs is None else proofs
     return rate, least, proofs
+
+
+def asked_for(case: Case) -> float | None:
+    """How many proofs were asked for; None where not told."""
+    for key, value in case.flat:
+        said = set(words(key))
+        if key.split(".")[0] not in _ELSEWHERE and said & _THINGS and said & _ASKED and (number := as_number(value)):
+            return number
+    return None
 
 
 def credit(case: Case) -> tuple[str, float] | None:

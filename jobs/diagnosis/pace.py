@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -14,6 +15,9 @@ TOGETHER_S = 5.0
 SAME_LINES = 3
 JUMP_S = 1800.0
 _CLOCK = re.compile(r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?!:)")
+RISING = 4
+_DIGITS = re.compile(r"\d+")
+CALM_WAIT = re.compile(r"retry|attempt|wait|still|elapsed|uptime|heartbeat|poll|error|fail", re.IGNORECASE)
 _TAIL, _SHOWN, _DAY_S = 30, 300, 86400.0
 # What changes in a line that otherwise says the same again.
 _VARIES = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]?|\d{1,2}:\d\d:\d\d\S*|\b\d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*|h)\b|\[ *\d+\.\d+\]|\belapsed\S*")
@@ -33,6 +37,7 @@ def pace(case: Case, *, ended: bool) -> Iterator[Clue]:
         lasts[case.gpu_file] = last
     yield from _fell_silent(lasts)
     yield from _stopped_together(case, lasts, ended=ended)
+    yield from _torn(case, ended=ended)
     for name, lines in case.streams.items():
         yield from _stands_still(name, lines)
 
@@ -74,6 +79,35 @@ def _stopped_together(case: Case, lasts: dict[str, tuple[float, Evidence]], *, e
     if max(times) - min(times) <= TOGETHER_S:
         lines = [line for _, line in lasts.values()]
         yield Clue("host_vanished", 0.3, f"{len(lasts)} logs stop in the same {TOGETHER_S:.0f} s, with no end", lines)
+
+
+def _torn(case: Case, *, ended: bool) -> Iterator[Clue]:
+    """A last line that breaks off: whoever wrote it was gone at once."""
+    for name in sorted(case.torn) if not ended else ():
+        lines = case.streams[name]
+        before = [len(line) for line in lines[-9:-1] if line.strip()]
+        if len(before) >= 4 and 0 < len(lines[-1]) < 0.8 * min(before):
+            where = Evidence(name, len(lines), plain(lines[-1]).strip()[:_SHOWN])
+            yield Clue("host_vanished", 0.3, f"{name} breaks off in the middle of a line", [where])
+
+
+def advancing(name: str, lines: list[str]) -> tuple[Evidence, Evidence] | None:
+    """The first and last of the newest lines of one kind whose count rose each time, up to the end of the log; None
+    without."""
+    kinds: dict[str, list[tuple[int, list[int], str]]] = {}
+    first = max(1, len(lines) - 300 + 1)
+    for number, raw in enumerate(lines[-300:], first):
+        line = _VARIES.sub("", plain(raw)[:300])
+        kinds.setdefault(_DIGITS.sub("#", line), []).append((number, [int(n[:15]) for n in _DIGITS.findall(line)], raw))
+    for rows in kinds.values():
+        newest = rows[-RISING:]
+        if len(newest) < RISING or newest[-1][0] < len(lines) - 25 or any(CALM_WAIT.search(raw) for _, _, raw in newest):
+            continue
+        columns = zip(*(numbers for _, numbers, _ in newest), strict=True)
+        if any(all(0 < b - a <= max(3, a) for a, b in itertools.pairwise(column)) for column in columns):
+            ends = [Evidence(name, number, plain(raw).strip()[:_SHOWN]) for number, _, raw in (newest[0], newest[-1])]
+            return ends[0], ends[1]
+    return None
 
 
 def _stands_still(name: str, lines: list[str]) -> Iterator[Clue]:

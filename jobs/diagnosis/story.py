@@ -10,6 +10,7 @@ from jobs.diagnosis.case import Case, plain
 from jobs.diagnosis.clues import Clue
 from jobs.diagnosis.ending import Ending
 from jobs.diagnosis.facts import ends
+from jobs.diagnosis.pace import advancing, clock_s
 from jobs.diagnosis.report import Evidence
 from jobs.diagnosis.scan import SHOWN, Finding
 from jobs.diagnosis.signatures import expression
@@ -26,6 +27,7 @@ _NOT_DONE = expression(
 _DEATHS = {"daemon_crash", "host_oom_cgroup", "host_oom_global", "cuda_oom", "xid_error", "illegal_instruction_cpu", "no_kernel_image_for_gpu", "ecc_error", "wrong_witness", "daemon_hang"}  # fmt: skip
 # What a client is told that asks too much or at a bad moment: to be tried again, no reason to end a batch.
 _REFUSAL = re.compile(r"RESOURCE_?EXHAUSTED|UNAVAILABLE|\b(?:429|503|502)\b|too many requests|try again|busy|queue (?:is )?full|slots? taken|no (?:free )?slots?|overloaded|back ?pressure|connection reset|broken pipe|transport error|ECONNRESET|h2 (?:stream|protocol) error|GOAWAY|stream removed", re.IGNORECASE)
+_LATE = re.compile(r"time[d]? ?-?out|timeout|deadline|time limit|too (?:long|slow)|gave up waiting", re.IGNORECASE)
 _RETRIED = re.compile(r"retry|attempt \d|retrying", re.IGNORECASE)
 _TROUBLE = re.compile(
     r"error|fail|denied|abort|unable|refused|invalid|mismatch|fatal|giv(?:e|ing) up|panic|unusable", re.IGNORECASE
@@ -56,7 +58,7 @@ def read_story(case: Case) -> Story:
             if _DONE.search(line) and not _NOT_DONE.search(line):
                 done.setdefault(name, []).append(Evidence(name, number, line.strip()[:SHOWN]))
             ending.read(Evidence(name, number, line.strip()[:SHOWN]), len(lines) - number)
-        advanced = _advance(name, kept) or advanced
+        advanced = _advance(name, kept) or advancing(name, lines) or advanced
     return Story(done, ending, advanced)
 
 
@@ -100,11 +102,13 @@ def together(case: Case, story: Story, findings: list[Finding]) -> Iterator[Clue
         test = "The prover failing without the client's help."
         for cause in {f.signature.cause for f in client}:
             yield Clue(cause, 0.4, healthy, [client[0].first[0], finished[-1]], test)
-        gave_up = _gave_up(case)
+        gave_up = _gave_up(case) or _left_early(case, finished)
         if gave_up is not None and "client_timeout" not in {f.signature.cause for f in client if not f.concept}:
             yield Clue("client_aborts_batch", 0.4, f"{healthy}; it was one refusal", [gave_up, finished[-1]], test)
             yield Clue("own_bug", -0.5, "the prover was healthy, and its client stopped at a refusal", [gave_up])
-    timeouts = by_cause.get("measured_timeout", [])
+    timeouts = by_cause.get("measured_timeout") or [
+        name for name, code, signal in ends(case) if code in (124, 143) or "TERM" in signal.upper()
+    ]
     if timeouts and story.advanced is not None:
         yield Clue("measured_timeout", 0.5, "the work was still advancing when the time was over", list(story.advanced))
         yield Clue("daemon_hang", -0.5, "the work was still advancing", list(story.advanced))
@@ -119,6 +123,18 @@ def _gave_up(case: Case) -> Evidence | None:
                 line = plain(lines[number - 1]).strip()
                 if _REFUSAL.search(line) and not _RETRIED.search(line):
                     return Evidence(name, number, line[:SHOWN])
+    return None
+
+
+def _left_early(case: Case, finished: list[Evidence]) -> Evidence | None:
+    """The last line of a client that stopped with an error while its prover went on to finish work."""
+    for name, lines in case.streams.items():
+        if re.match(r"bench|client", name) and lines:
+            tail = [plain(line).strip() for line in lines[-12:]]
+            times = [t for line in lines[-40:] if (t := clock_s(line)) is not None]
+            later = [e for e in finished if times and (t := clock_s(e.text)) is not None and 2 < t - max(times) < 6 * 3600]
+            if later and any(_TROUBLE.search(line) for line in tail) and not any(_LATE.search(line) for line in tail):
+                return Evidence(name, len(lines), tail[-1][:SHOWN])
     return None
 
 
