@@ -23,6 +23,8 @@ _POWER_LIMIT = re.compile(
 )
 _WANTED_REV = re.compile(r"\b(?:meant|wanted|wants|expect\w*|deployed|ordered|requested|target|pinned|should (?:be|run))\b[^\n]{0,24}?\b(?:rev|commit|build|version|git|tag|sha)\w*[ :=v]+([0-9a-f]{6,40}|\d+\.\d+\.\d+\S*)", re.IGNORECASE)
 _RAN_REV = re.compile(r"\b(?:rev|commit|build|git|revision)\w*[ :=v(]+([0-9a-f]{6,40})\b", re.IGNORECASE)
+_SMI_CUDA = re.compile(r"(?:Driver Version[^\n]{0,40}CUDA Version|driver[^\n]{0,30}(?:supports|up to|api)[^\n]{0,10} CUDA)[ :]+(\d{1,2}\.\d)", re.IGNORECASE)
+_OWN_CUDA = re.compile(r"CUDA (?:runtime|toolkit|compiler|\(?built)\w*(?: version)?[ :=v]+(\d{1,2}\.\d)|(?:built|compiled) (?:with|for|against) CUDA[ v]*(\d{1,2}\.\d)", re.IGNORECASE)
 _GENERIC = re.compile(r"nvidia|geforce|rtx|gtx|tesla|\W", re.IGNORECASE)
 
 
@@ -32,6 +34,7 @@ def across(case: Case) -> Iterator[Clue]:
     yield from _unrelated_deaths(case)
     yield from _other_card(case)
     yield from _other_revision(case)
+    yield from _older_driver(case)
     yield from _power_limit(case)
 
 
@@ -98,6 +101,22 @@ def _other_revision(case: Case) -> Iterator[Clue]:
     if wanted and ran and len({rev for rev, _ in ran}) == 1 and not ran[0][0].startswith(wanted[0][:6]):
         words = f"{wanted[0]} was meant, {ran[0][0]} runs"
         yield Clue("stale_image", 0.6, words, [wanted[1], ran[0][1]], "The revision that ran being the one that was meant.")
+
+
+def _older_driver(case: Case) -> Iterator[Clue]:
+    """The CUDA of the driver, as nvidia-smi heads its table, against the CUDA that a program names as its own."""
+    has: tuple[float, Evidence] | None = None
+    needs: tuple[float, Evidence] | None = None
+    for line in _lines(case):
+        if "CUDA" not in line.text.upper():
+            continue
+        if found := _SMI_CUDA.search(line.text):
+            has = has or (float(found[1]), line)
+        elif found := _OWN_CUDA.search(line.text):
+            needs = needs or (float(found[1] or found[2]), line)
+    if has and needs and int(has[0]) < int(needs[0]):
+        words = f"the driver supports CUDA {has[0]:g}, the program is built with {needs[0]:g}"
+        yield Clue("driver_too_old", 0.55, words, [needs[1], has[1]], "The driver's CUDA being at least the program's.")
 
 
 def _power_limit(case: Case) -> Iterator[Clue]:

@@ -156,7 +156,7 @@ def _tempting(case: Case, stage: str) -> Iterator[Clue]:
     if stage in ("benchmark", "serve") and not case.text("expected_digest"):
         yield Clue(
             "stale_image",
-            0.03,
+            0.02,
             f"which image ran is {image_words(case)}",
             [],
             "The digest that ran being the one that was deployed.",

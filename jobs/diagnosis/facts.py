@@ -96,6 +96,8 @@ def promises(case: Case) -> Iterator[tuple[str, str, str]]:
 
 _MEANT = {"expected", "wanted", "meant", "deployed", "ordered", "requested", "pinned", "target", "want", "intended", "latest", "should", "expect", "current", "manifest"}  # fmt: skip
 _RAN = {"ran", "running", "actual", "used", "pulled", "got", "seen", "observed", "runs", "live", "cached", "deployed_was", "found"}  # fmt: skip
+# The first driver branch that supports a CUDA version (NVIDIA's table of minor-version support).
+DRIVER_CUDA = ((580, "13.0"), (575, "12.9"), (570, "12.8"), (565, "12.7"), (560, "12.6"), (555, "12.5"), (550, "12.4"), (545, "12.3"), (535, "12.2"), (530, "12.1"), (525, "12.0"), (520, "11.8"), (515, "11.7"), (510, "11.6"), (495, "11.5"), (470, "11.4"), (450, "11.0"))  # fmt: skip
 _HAS = {"driver", "max", "supported", "supports", "host", "good", "nvidia", "smi"}
 _NEEDS = {"image", "toolkit", "runtime", "container", "built", "build", "needs", "required", "binary", "payload"}
 
@@ -127,6 +129,9 @@ def cuda_versions(case: Case) -> tuple[str, str]:
             has = has or str(value)
         elif said & _NEEDS:
             needs = needs or str(value)
+    branch = re.match(r"\s*(\d{3})\b", case.text(r"driver_version", r"\bdriver$", r"nvidia_driver"))
+    if not has and branch:
+        has = next((cuda for first, cuda in DRIVER_CUDA if int(branch[1]) >= first), "")
     return has, needs
 
 

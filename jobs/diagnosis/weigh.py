@@ -64,12 +64,13 @@ def weigh(clues: Iterable[Clue], stage: str, used: frozenset[str]) -> list[Hypot
     common = [cause for cause in causes() if stage in causes()[cause].get("common", []) and cause not in named]
     # In the order of `common`, which is that of how often a stage fails by it.
     common.sort(key=lambda cause: causes()[cause]["common"][stage], reverse=True)
-    for cause in common[: max(0, FEW - len(standing))]:
-        least = min([h.likelihood for h in standing], default=COMMON)
+    supported = [h for h in standing if h.likelihood > COMMON]
+    for cause in common[: max(0, FEW - len(supported))]:
+        least = min([h.likelihood for h in supported], default=COMMON)
         share = round(min(COMMON, least) * causes()[cause]["common"][stage], 3)
         why = f"nothing speaks for it but that a run often fails by it in {stage}"
         standing.append(Hypothesis(cause, causes()[cause]["title"], share, [], False, why))
-    return [*standing, *refuted]
+    return [*sorted(standing, key=lambda h: -h.likelihood), *refuted]
 
 
 def _score(clues: list[Clue]) -> float:
