@@ -27,6 +27,7 @@ _WELL = expression([
     r"snarkjs: ok!|proof (?:is )?(?:valid|verified|ok)\b|successfully (?:verified|proved|generated|finished|completed)|^success\b|\bsuccess!",
     r"verification[^\n]{0,10}(?:ok|pass\w*|succeeded|true)|evidence sealed|sealed: complete|all good|ran to completion",
     r"(?:exit\w*|finish\w*|end\w*|shut\w* down|stopp\w*|quit\w*)[^\n]{0,12} (?:normally|cleanly)",
+    r"(?-i:\bPASS(?:ED)?\b)|final (?:proof|receipt|snark)[^\n]{0,40}(?:accepted|verif\w+|ok\b|valid)|accepted on[- ]?chain|(?:written|saved|wrote)[^\n]{0,30}results?|(?:mean|average|avg)[^\n]{0,12}\d ?(?:s|ms|min)? per proof",
     r"\b[1-9]\d* " + _THINGS + r"\b[^\n]{0,60}\b(?:verified|valid|accepted|proved)\b",
     _THINGS + r"[^\n]{0,20}[=: ][1-9]\d*\b[^\n]{0,40}(?:ok|success|passed)[\"=: ]+true",
 ])  # fmt: skip
@@ -46,6 +47,7 @@ _ILL = expression([
     r"fatal|panicked|core dumped|giving up|gave up|aborting|will be destroyed",
     r"exit(?:ed)?[^\n]{0,20}(?:code|status)[ :=]*[1-9]\d*|(?:run|batch|benchmark|job|stage)[^\n]{0,30}\bfailed\b",
 ])  # fmt: skip
+_CAME_BACK = re.compile(r"\b([1-9]\d*) (?:requested|sent|submitted|asked)\b.{0,40}\b\1 (?:returned|verif\w+|accepted|ok|valid|proved|done)\b", re.IGNORECASE)
 _COUNTED = re.compile(r"\b(\d{1,7}) ?(?:/|of|out of) ?(\d{1,7})\b")
 
 
@@ -87,7 +89,7 @@ def _says_well(line: str) -> bool:
     rest = _NONE_BAD.sub(" ", line)
     if _NOT_WELL.search(rest) or any(int(k) < int(n) for k, n in _COUNTED.findall(line)):
         return False
-    return bool(_WELL.search(rest)) or (rest != line and bool(_COUNT.search(rest)))
+    return bool(_WELL.search(rest) or _CAME_BACK.search(rest)) or (rest != line and bool(_COUNT.search(rest)))
 
 
 def ended_well(case: Case, ending: Ending, stage: str, unsettled: bool = False) -> tuple[bool, str, list[Evidence]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from jobs.diagnosis.across import across
 from jobs.diagnosis.case import Case, plain
 from jobs.diagnosis.clues import Clue
+from jobs.diagnosis.concepts import neutral, words_of
 from jobs.diagnosis.ending import Ending, ended_well
 from jobs.diagnosis.facts import ends
 from jobs.diagnosis.figures import figures, image_words
@@ -25,6 +26,8 @@ DECISIVE = 0.15
 KNOWN_OTHERWISE = 0.3
 """What a concept's weight is worth on lines whose wording a signature of another cause knows."""
 SURE, STARTS, CAME_LATER = 0.9, 0.45, 0.8
+NEUTRAL = 0.75
+"""What a signature's weight is worth on lines that deny it, or that tell of somebody else."""
 VAGUE = ("own_bug", "daemon_crash", "client_aborts_batch", "client_timeout")
 """Causes whose lines say that something went wrong rather than what."""
 EXPECTED_FILES = ("setup", "daemon", "bench")
@@ -108,6 +111,8 @@ def _from_lines(findings: list[Finding]) -> Iterator[Clue]:
             weight *= KNOWN_OTHERWISE
         elif finding.concept and sure >= SURE:
             weight /= 2  # words alone say little beside a wording that names a cause for sure
+        if not finding.concept and all(neutral().search(words_of(e.text)) for e in evidence):
+            weight *= NEUTRAL
         if grave and grave[0].line > began.get(finding.file, grave[0].line):
             weight *= CAME_LATER
         ordered = [*grave, *(e for e in evidence if e not in grave)]

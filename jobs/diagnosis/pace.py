@@ -22,7 +22,9 @@ _TAIL, _SHOWN, _DAY_S = 30, 300, 86400.0
 # What changes in a line that otherwise says the same again.
 _VARIES = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]?|\d{1,2}:\d\d:\d\d\S*|\b\d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*|h)\b|\[ *\d+\.\d+\]|\belapsed\S*")
 _WAITS = re.compile(r"wait|still|progress|download|pull|extract|fetch|transfer|unpack|loading|pending|queue|[0-9] ?%|\d ?[kmgt]?i?b?/ ?\d", re.IGNORECASE)
-_ANSWERED = re.compile(r"\b[45]\d\d\b|refused|error|retry|http/|POST|GET|nothing to do|no (?:job|task|work)|idle|health", re.IGNORECASE)
+BEATS = 4
+_HOLDS = re.compile(r"(?:queue\w*|pending|in[- ]?flight|active|running|busy|jobs?|tasks?|proofs?|depth|backlog)[a-z_ ]*[=: ]+[1-9]|[1-9]\d* (?:queued|pending|in flight|active|running|jobs?|tasks?|proofs? (?:open|left))", re.IGNORECASE)
+_ANSWERED = re.compile(r"\b[45]\d\d\b|refused|error|retry|http/|POST|GET|nothing to do|no (?:job|task|work)|idle", re.IGNORECASE)
 _STANDS = (
     (re.compile(r"layer|image|extract|unpack|pull|\b[0-9a-f]{6,12}: ", re.IGNORECASE), "image_pull_stuck"),
     (re.compile(r"param|srs|zkey|\bkey\b|setup|ptau|crs|download|fetch|transfer|curl|wget|aria2", re.IGNORECASE), "param_fetch_network"),
@@ -38,6 +40,7 @@ def pace(case: Case, *, ended: bool) -> Iterator[Clue]:
     yield from _fell_silent(lasts)
     yield from _stopped_together(case, lasts, ended=ended)
     yield from _torn(case, ended=ended)
+    yield from _beats_only(case)
     for name, lines in case.streams.items():
         yield from _stands_still(name, lines)
 
@@ -89,6 +92,17 @@ def _torn(case: Case, *, ended: bool) -> Iterator[Clue]:
         if len(before) >= 4 and 0 < len(lines[-1]) < 0.8 * min(before):
             where = Evidence(name, len(lines), plain(lines[-1]).strip()[:_SHOWN])
             yield Clue("host_vanished", 0.3, f"{name} breaks off in the middle of a line", [where])
+
+
+def _beats_only(case: Case) -> Iterator[Clue]:
+    """A prover that says only that it lives, in the same words and figures, after work that it finished or took."""
+    for name, lines in case.streams.items():
+        if not re.match(r"daemon|prover|worker|service", name) or len(lines) < BEATS:
+            continue
+        tail = {_VARIES.sub("", plain(line)).strip() for line in lines[-BEATS:]}
+        if len(tail) == 1 and _HOLDS.search(next(iter(tail))) and not _ANSWERED.search(next(iter(tail))):
+            where = [Evidence(name, n, plain(lines[n - 1]).strip()[:_SHOWN]) for n in (len(lines) - BEATS + 1, len(lines))]
+            yield Clue("daemon_hang", 0.45, f"at its end {name} says the same {BEATS} times, with work in hand", where)
 
 
 def advancing(name: str, lines: list[str]) -> tuple[Evidence, Evidence] | None:
