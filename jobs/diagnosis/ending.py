@@ -47,7 +47,10 @@ _ILL = expression([
     r"fatal|panicked|core dumped|giving up|gave up|aborting|will be destroyed",
     r"exit(?:ed)?[^\n]{0,20}(?:code|status)[ :=]*[1-9]\d*|(?:run|batch|benchmark|job|stage)[^\n]{0,30}\bfailed\b",
 ])  # fmt: skip
-_CAME_BACK = re.compile(r"\b([1-9]\d*) (?:requested|sent|submitted|asked)\b.{0,40}\b\1 (?:returned|verif\w+|accepted|ok|valid|proved|done)\b", re.IGNORECASE)
+_CAME_BACK = re.compile(
+    r"\b([1-9]\d*) (?:requested|sent|submitted|asked)\b.{0,40}\b\1 (?:returned|verif\w+|accepted|ok|valid|proved|done)\b",
+    re.IGNORECASE,
+)
 _COUNTED = re.compile(r"\b(\d{1,7}) ?(?:/|of|out of) ?(\d{1,7})\b")
 
 

@@ -10,13 +10,62 @@ from jobs.diagnosis.case import Case, as_number
 _WORD = re.compile(r"[a-z]+|\d+")
 _RATE = {"rate", "rates", "throughput", "pph"}
 _LEAST = {"min", "minimum", "required", "threshold", "floor", "target", "needed", "least", "asked", "wanted", "want"}
-_NO_RATE = {"bid", "price", "dollars", "bit", "sample", "hash", "error", "util", "clock", "frame", "refresh", "max", "pcie"}
+_NO_RATE = {
+    "bid",
+    "price",
+    "dollars",
+    "bit",
+    "sample",
+    "hash",
+    "error",
+    "util",
+    "clock",
+    "frame",
+    "refresh",
+    "max",
+    "pcie",
+}
 _THINGS = {"proofs", "receipts", "jobs", "tasks", "segments", "snarks", "requests", "proof"}
-_OUT = {"reported", "done", "valid", "ok", "completed", "verified", "accepted", "passed", "proved", "finished", "delivered"}
+_OUT = {
+    "reported",
+    "done",
+    "valid",
+    "ok",
+    "completed",
+    "verified",
+    "accepted",
+    "passed",
+    "proved",
+    "finished",
+    "delivered",
+}
 _ASKED = {"requested", "total", "expected", "wanted", "submitted", "planned", "asked", "sent"}
 _ELSEWHERE = ("hardware", "provider", "fleet", "minutes", "image", "offer", "stages")
-_PROMISED = {"offer", "offered", "advertised", "listed", "promised", "contract", "catalog", "expected", "nominal", "spec"}
-_FOUND = {"found", "measured", "actual", "real", "delivered", "seen", "effective", "detected", "got", "visible", "hardware"}
+_PROMISED = {
+    "offer",
+    "offered",
+    "advertised",
+    "listed",
+    "promised",
+    "contract",
+    "catalog",
+    "expected",
+    "nominal",
+    "spec",
+}
+_FOUND = {
+    "found",
+    "measured",
+    "actual",
+    "real",
+    "delivered",
+    "seen",
+    "effective",
+    "detected",
+    "got",
+    "visible",
+    "hardware",
+}
 _FILLER = {"num", "count", "total", "the", "of", "run", "host", "effective", "telemetry", "provider", "model", "name"}
 
 
@@ -36,7 +85,9 @@ def ends(case: Case) -> list[tuple[str, int | None, str]]:
         if named or re.search(r"run\.(?:exit(?:_?code|_?status)?|rc|return_?code)$", key):
             name = named[1] if named else "run"
             code = as_number(value)
-            signal = told.get(name, (None, ""))[1] or (str(value) if re.search(r"(?i)sig(?:nal|[a-z]{3,4}\b)", str(value)) else "")
+            signal = told.get(name, (None, ""))[1] or (
+                str(value) if re.search(r"(?i)sig(?:nal|[a-z]{3,4}\b)", str(value)) else ""
+            )
             told[name] = (None if code is None or signal == str(value) else int(code), signal)
         elif found := re.search(r"\bsignals?\.([^.]+)$|\b([a-z0-9-]+)_signal$|run\.(signal)$", key):
             name = found[1] or found[2] or "run"
@@ -73,7 +124,9 @@ def asked_for(case: Case) -> float | None:
 def credit(case: Case) -> tuple[str, float] | None:
     """(key, what the account holds); None where not told."""
     for key, value in case.flat:
-        if {"credit", "credits", "balance", "funds", "wallet"} & set(words(key)) and (held := as_number(value)) is not None:
+        if {"credit", "credits", "balance", "funds", "wallet"} & set(words(key)) and (
+            held := as_number(value)
+        ) is not None:
             return key, held
     return None
 
@@ -107,7 +160,11 @@ def digests(case: Case) -> tuple[str, str]:
     expected = ran = ""
     for key, value in case.flat:
         said = set(words(key))
-        if key.split(".")[0] in ("fleet", "notes") or not said & {"digest", "digests", "image"} or not isinstance(value, str):
+        if (
+            key.split(".")[0] in ("fleet", "notes")
+            or not said & {"digest", "digests", "image"}
+            or not isinstance(value, str)
+        ):
             continue
         if not re.search(r"[0-9a-f]{2}", value) or not (said & {"digest", "digests"} or "sha256" in value):
             continue
@@ -123,7 +180,11 @@ def cuda_versions(case: Case) -> tuple[str, str]:
     has = needs = ""
     for key, value in case.flat:
         said = set(words(key))
-        if "cuda" not in said or said & {"arch", "archs", "error", "visible", "cores", "devices"} or key.startswith("fleet"):
+        if (
+            "cuda" not in said
+            or said & {"arch", "archs", "error", "visible", "cores", "devices"}
+            or key.startswith("fleet")
+        ):
             continue
         if said & _HAS and not said & {"toolkit", "runtime"}:
             has = has or str(value)
@@ -150,7 +211,9 @@ def bids(case: Case) -> tuple[float, float] | None:
             continue
         if "bid" in said and not said & {"min", "minimum", "now", "highest", "others", "competing", "is", "top"}:
             bid = number if bid is None else bid
-        elif ("bid" in said and said & {"min", "minimum", "highest", "competing", "top"}) or (said & {"price", "market"} and said & {"now", "current", "market", "spot", "run"}):
+        elif ("bid" in said and said & {"min", "minimum", "highest", "competing", "top"}) or (
+            said & {"price", "market"} and said & {"now", "current", "market", "spot", "run"}
+        ):
             price = number if price is None else price
     return (bid, price) if bid is not None and price is not None else None
 
@@ -162,10 +225,17 @@ def time_limit(case: Case) -> tuple[float, float] | None:
         said, number = words(key), as_number(value)
         if number is None or number <= 0 or key.startswith(("fleet", "provider", "hardware")):
             continue
-        unit = {"s": 1, "sec": 1, "seconds": 1, "min": 60, "minutes": 60, "h": 3600, "hours": 3600, "ms": 0.001}.get(said[-1])
+        unit = {"s": 1, "sec": 1, "seconds": 1, "min": 60, "minutes": 60, "h": 3600, "hours": 3600, "ms": 0.001}.get(
+            said[-1]
+        )
         if unit is None:
             continue
-        if {"limit", "timeout", "budget", "deadline", "allowed", "cap"} & set(said) and not {"request", "rpc", "client", "connect"} & set(said):
+        if {"limit", "timeout", "budget", "deadline", "allowed", "cap"} & set(said) and not {
+            "request",
+            "rpc",
+            "client",
+            "connect",
+        } & set(said):
             given = number * unit if given is None else given
         elif {"elapsed", "ran", "took", "duration", "runtime", "wall", "ended"} & set(said):
             took = number * unit if took is None else took

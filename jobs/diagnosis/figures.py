@@ -185,7 +185,12 @@ def _model(name: str) -> str:
 def _memory(case: Case) -> Iterator[Clue]:
     kills = oom_kills(case)
     if kills:
-        yield Clue("host_oom_cgroup", 0.85, f"the container's memory.events count {kills:g} oom_kill", cite(case, "oom", "events"))
+        yield Clue(
+            "host_oom_cgroup",
+            0.85,
+            f"the container's memory.events count {kills:g} oom_kill",
+            cite(case, "oom", "events"),
+        )
     peak, most = case.number(r"memory_peak|peak_mem|mem\w*_peak"), case.number(r"memory_(?:limit|max)|mem\w*_limit")
     if peak and most and peak >= 0.98 * most:
         yield Clue("host_oom_cgroup", 0.3, f"its memory peaked at {peak:g} of {most:g}", cite(case, "peak", "limit"))
@@ -194,7 +199,9 @@ def _memory(case: Case) -> Iterator[Clue]:
 def _limit(case: Case) -> Iterator[Clue]:
     told = time_limit(case)
     if told and told[0] >= 0.97 * told[1]:
-        yield Clue("measured_timeout", 0.45, f"it ran {told[0]:g} s of {told[1]:g} s", cite(case, "limit", "timeout", "budget"))
+        yield Clue(
+            "measured_timeout", 0.45, f"it ran {told[0]:g} s of {told[1]:g} s", cite(case, "limit", "timeout", "budget")
+        )
 
 
 def _market(case: Case) -> Iterator[Clue]:

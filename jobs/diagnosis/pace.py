@@ -20,11 +20,21 @@ _DIGITS = re.compile(r"\d+")
 CALM_WAIT = re.compile(r"retry|attempt|wait|still|elapsed|uptime|heartbeat|poll|error|fail", re.IGNORECASE)
 _TAIL, _SHOWN, _DAY_S = 30, 300, 86400.0
 # What changes in a line that otherwise says the same again.
-_VARIES = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]?|\d{1,2}:\d\d:\d\d\S*|\b\d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*|h)\b|\[ *\d+\.\d+\]|\belapsed\S*")
-_WAITS = re.compile(r"wait|still|progress|download|pull|extract|fetch|transfer|unpack|loading|pending|queue|[0-9] ?%|\d ?[kmgt]?i?b?/ ?\d", re.IGNORECASE)
+_VARIES = re.compile(
+    r"\d{4}[-/]\d\d[-/]\d\d[T ]?|\d{1,2}:\d\d:\d\d\S*|\b\d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*|h)\b|\[ *\d+\.\d+\]|\belapsed\S*"
+)
+_WAITS = re.compile(
+    r"wait|still|progress|download|pull|extract|fetch|transfer|unpack|loading|pending|queue|[0-9] ?%|\d ?[kmgt]?i?b?/ ?\d",
+    re.IGNORECASE,
+)
 BEATS = 4
-_HOLDS = re.compile(r"(?:queue\w*|pending|in[- ]?flight|active|running|busy|jobs?|tasks?|proofs?|depth|backlog)[a-z_ ]*[=: ]+[1-9]|[1-9]\d* (?:queued|pending|in flight|active|running|jobs?|tasks?|proofs? (?:open|left))", re.IGNORECASE)
-_ANSWERED = re.compile(r"\b[45]\d\d\b|refused|error|retry|http/|POST|GET|nothing to do|no (?:job|task|work)|idle", re.IGNORECASE)
+_HOLDS = re.compile(
+    r"(?:queue\w*|pending|in[- ]?flight|active|running|busy|jobs?|tasks?|proofs?|depth|backlog)[a-z_ ]*[=: ]+[1-9]|[1-9]\d* (?:queued|pending|in flight|active|running|jobs?|tasks?|proofs? (?:open|left))",
+    re.IGNORECASE,
+)
+_ANSWERED = re.compile(
+    r"\b[45]\d\d\b|refused|error|retry|http/|POST|GET|nothing to do|no (?:job|task|work)|idle", re.IGNORECASE
+)
 _STANDS = (
     (re.compile(r"layer|image|extract|unpack|pull|\b[0-9a-f]{6,12}: ", re.IGNORECASE), "image_pull_stuck"),
     (re.compile(r"param|srs|zkey|\bkey\b|setup|ptau|crs|download|fetch|transfer|curl|wget|aria2", re.IGNORECASE), "param_fetch_network"),
@@ -101,7 +111,9 @@ def _beats_only(case: Case) -> Iterator[Clue]:
             continue
         tail = {_VARIES.sub("", plain(line)).strip() for line in lines[-BEATS:]}
         if len(tail) == 1 and _HOLDS.search(next(iter(tail))) and not _ANSWERED.search(next(iter(tail))):
-            where = [Evidence(name, n, plain(lines[n - 1]).strip()[:_SHOWN]) for n in (len(lines) - BEATS + 1, len(lines))]
+            where = [
+                Evidence(name, n, plain(lines[n - 1]).strip()[:_SHOWN]) for n in (len(lines) - BEATS + 1, len(lines))
+            ]
             yield Clue("daemon_hang", 0.45, f"at its end {name} says the same {BEATS} times, with work in hand", where)
 
 
@@ -115,7 +127,11 @@ def advancing(name: str, lines: list[str]) -> tuple[Evidence, Evidence] | None:
         kinds.setdefault(_DIGITS.sub("#", line), []).append((number, [int(n[:15]) for n in _DIGITS.findall(line)], raw))
     for rows in kinds.values():
         newest = rows[-RISING:]
-        if len(newest) < RISING or newest[-1][0] < len(lines) - 25 or any(CALM_WAIT.search(raw) for _, _, raw in newest):
+        if (
+            len(newest) < RISING
+            or newest[-1][0] < len(lines) - 25
+            or any(CALM_WAIT.search(raw) for _, _, raw in newest)
+        ):
             continue
         columns = zip(*(numbers for _, numbers, _ in newest), strict=True)
         if any(all(0 < b - a <= max(3, a) for a, b in itertools.pairwise(column)) for column in columns):

@@ -18,12 +18,16 @@ BLOCK = 200
 KEPT_FIRST, KEPT_LAST = 6, 3
 KEPT_CALM = 2
 SHOWN = 300
-CALM = re.compile(r"\b(?:INFO|DEBUG|TRACE|VERBOSE|NOTICE)\b|^\[?[IDT]\d{4} |\"level\":\"(?:info|debug|trace)\"|level=(?:info|debug|trace)|\[(?:info|debug|trace)\]")
+CALM = re.compile(
+    r"\b(?:INFO|DEBUG|TRACE|VERBOSE|NOTICE)\b|^\[?[IDT]\d{4} |\"level\":\"(?:info|debug|trace)\"|level=(?:info|debug|trace)|\[(?:info|debug|trace)\]"
+)
 """A line that its program thinks nothing of."""
 _DENIED = re.compile(r"\b(?:not|never|no|0 of|incomplete|un\w+able)\b|fail|abort", re.IGNORECASE)
 # Tables of the facts that hold no words about how this run failed.
 _NO_WORDS = re.compile(r"fleet|notes?|stages?|minutes|image|hardware|offer|history_of|others?|payload|config|env")
-_NOTE = re.compile(r"\s*(?:notes?|comments?|payload|stage\w*|label|gpu_?\w*|cpu_model|ref|name|others?\w*|same_\w+)\s*=", re.IGNORECASE)
+_NOTE = re.compile(
+    r"\s*(?:notes?|comments?|payload|stage\w*|label|gpu_?\w*|cpu_model|ref|name|others?\w*|same_\w+)\s*=", re.IGNORECASE
+)
 # What a kernel can tell of: its words about anything else are of something else.
 _KERNELS = {"host_oom_cgroup", "host_oom_global", "bad_host_ram", "xid_error", "ecc_error", "disk_full", "daemon_crash", "illegal_instruction_cpu", "daemon_hang", "driver_lib_mismatch", "driver_too_old", "bad_host_network", "pcie_narrow", "thermal_throttle", "gpu_access_lost", "slow_cpu", "host_vanished"}  # fmt: skip
 _TABLE = re.compile(r"\s*\[+([^\[\]]+)\]+\s*(?:#.*)?$")

@@ -61,9 +61,7 @@ def load_signatures() -> tuple[Signature, ...]:
 def digest() -> str:
     """Names this version of the rules: 12 hex digits over all data and code of the diagnosis."""
     total = hashlib.sha256()
-    for path in sorted(
-        [*Path(__file__).parent.rglob("*.toml"), *Path(__file__).parent.glob("*.py")]
-    ):
+    for path in sorted([*Path(__file__).parent.rglob("*.toml"), *Path(__file__).parent.glob("*.py")]):
         total.update(path.name.encode() + b"\0" + path.read_bytes())
     return total.hexdigest()[:12]
 

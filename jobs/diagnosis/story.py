@@ -26,7 +26,10 @@ _NOT_DONE = expression(
 )
 _DEATHS = {"daemon_crash", "host_oom_cgroup", "host_oom_global", "cuda_oom", "xid_error", "illegal_instruction_cpu", "no_kernel_image_for_gpu", "ecc_error", "wrong_witness", "daemon_hang"}  # fmt: skip
 # What a client is told that asks too much or at a bad moment: to be tried again, no reason to end a batch.
-_REFUSAL = re.compile(r"RESOURCE_?EXHAUSTED|UNAVAILABLE|\b(?:429|503|502)\b|too many requests|try again|busy|queue (?:is )?full|slots? taken|no (?:free )?slots?|overloaded|back ?pressure|connection reset|broken pipe|transport error|ECONNRESET|h2 (?:stream|protocol) error|GOAWAY|stream removed", re.IGNORECASE)
+_REFUSAL = re.compile(
+    r"RESOURCE_?EXHAUSTED|UNAVAILABLE|\b(?:429|503|502)\b|too many requests|try again|busy|queue (?:is )?full|slots? taken|no (?:free )?slots?|overloaded|back ?pressure|connection reset|broken pipe|transport error|ECONNRESET|h2 (?:stream|protocol) error|GOAWAY|stream removed",
+    re.IGNORECASE,
+)
 _LATE = re.compile(r"time[d]? ?-?out|timeout|deadline|time limit|too (?:long|slow)|gave up waiting", re.IGNORECASE)
 _RETRIED = re.compile(r"retry|attempt \d|retrying", re.IGNORECASE)
 _TROUBLE = re.compile(
@@ -132,7 +135,9 @@ def _left_early(case: Case, finished: list[Evidence]) -> Evidence | None:
         if re.match(r"bench|client", name) and lines:
             tail = [plain(line).strip() for line in lines[-12:]]
             times = [t for line in lines[-40:] if (t := clock_s(line)) is not None]
-            later = [e for e in finished if times and (t := clock_s(e.text)) is not None and 2 < t - max(times) < 6 * 3600]
+            later = [
+                e for e in finished if times and (t := clock_s(e.text)) is not None and 2 < t - max(times) < 6 * 3600
+            ]
             if later and any(_TROUBLE.search(line) for line in tail) and not any(_LATE.search(line) for line in tail):
                 return Evidence(name, len(lines), tail[-1][:SHOWN])
     return None
