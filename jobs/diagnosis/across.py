@@ -1,4 +1,4 @@
-"""Clues that only several lines give together, of any wording: who else failed, what the machine showed, what two lines say."""
+"""Clues that only several lines give together: who else failed, what the machine showed, what two lines say."""
 
 from __future__ import annotations
 
@@ -16,38 +16,47 @@ _TROUBLE = re.compile(
     r"fail|could ?n.t|unable|timed? ?out|timeout|unreachable|refused|reset|error|lost|no route", re.IGNORECASE
 )
 _HOST = re.compile(
-    r"(?:https?://|connect(?:ion)? to |connecting to |host[: ]+|ping (?:-\S+ )*|resolve:? |lookup )['\"]?([a-z0-9.-]+\.[a-z0-9-]{2,})",
+    r"(?:https?://|connect(?:ion)? to |connecting to |host[: ]+|ping (?:-\S+ )*|"
+    r"resolve:? |lookup )['\"]?([a-z0-9.-]+\.[a-z0-9-]{2,})",
     re.IGNORECASE,
 )
 _LOCAL = re.compile(
-    r"^(?:127\.|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|localhost|0\.0)|\.(?:so|rs|go|py|json|log|toml|bin|params|zkey|service|local|internal)$"
+    r"^(?:127\.|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|localhost|0\.0)|\.(?:so|rs|go|"
+    r"py|json|log|toml|bin|params|zkey|service|local|internal)$"
 )
 _DIED = re.compile(
     r"\b([a-z][\w.-]{1,24})\[\d+\]:? (?:segfault|general protection|trap invalid opcode)|traps: ([a-z][\w.-]{1,24})\[",
     re.IGNORECASE,
 )
 _PROVER = re.compile(
-    r"prov|cuz|snark|daemon|worker|bench|zk|stone|stark|halo|miden|plonk|groth|bellp|curio|lotus|bb$|tokio|rayon|msm|ntt",
+    r"prov|cuz|snark|daemon|worker|bench|zk|stone|stark|halo|miden|plonk|groth|bellp|"
+    r"curio|lotus|bb$|tokio|rayon|msm|ntt",
     re.IGNORECASE,
 )
 _CARD = re.compile(
-    r"\b(?:RTX|GTX|Tesla|Quadro|GeForce|NVIDIA|GPU ?\d*:?)[ -]+((?:(?:NVIDIA|GeForce|RTX|GTX|Tesla|PRO) ?)*[ABHLPTV]?\d{2,4}\w{0,2}(?: (?:Ti|SUPER|PRO|Ada|D|PCIe|SXM\d?))*)\b",
+    r"\b(?:RTX|GTX|Tesla|Quadro|GeForce|NVIDIA|GPU ?\d*:?)[ -]+((?:(?:NVIDIA|GeForce|RTX|"
+    r"GTX|Tesla|PRO) ?)*[ABHLPTV]?\d{2,4}\w{0,2}(?: (?:Ti|SUPER|PRO|Ada|D|PCIe|"
+    r"SXM\d?))*)\b",
     re.IGNORECASE,
 )
 _POWER_LIMIT = re.compile(
     r"\b(?:(current|enforced|requested|default|max) )?power limit\W{1,40}(\d+(?:\.\d+)?) ?W\b", re.IGNORECASE
 )
 _WANTED_REV = re.compile(
-    r"\b(?:meant|wanted|wants|expect\w*|deployed|ordered|requested|target|pinned|should (?:be|run))\b[^\n]{0,24}?\b(?:rev|commit|build|version|git|tag|sha)\w*[ :=v]+([0-9a-f]{6,40}|\d+\.\d+\.\d+\S*)",
+    r"\b(?:meant|wanted|wants|expect\w*|deployed|ordered|requested|target|pinned|"
+    r"should (?:be|run))\b[^\n]{0,24}?\b(?:rev|commit|build|version|git|tag|"
+    r"sha)\w*[ :=v]+([0-9a-f]{6,40}|\d+\.\d+\.\d+\S*)",
     re.IGNORECASE,
 )
 _RAN_REV = re.compile(r"\b(?:rev|commit|build|git|revision)\w*[ :=v(]+([0-9a-f]{6,40})\b", re.IGNORECASE)
 _SMI_CUDA = re.compile(
-    r"(?:Driver Version[^\n]{0,40}CUDA Version|driver[^\n]{0,30}(?:supports|up to|api)[^\n]{0,10} CUDA)[ :]+(\d{1,2}\.\d)",
+    r"(?:Driver Version[^\n]{0,40}CUDA Version|driver[^\n]{0,30}(?:supports|up to|"
+    r"api)[^\n]{0,10} CUDA)[ :]+(\d{1,2}\.\d)",
     re.IGNORECASE,
 )
 _OWN_CUDA = re.compile(
-    r"CUDA (?:runtime|toolkit|compiler|\(?built)\w*(?: version)?[ :=v]+(\d{1,2}\.\d)|(?:built|compiled) (?:with|for|against) CUDA[ v]*(\d{1,2}\.\d)",
+    r"CUDA (?:runtime|toolkit|compiler|\(?built)\w*(?: version)?[ :=v]+(\d{1,2}\.\d)|"
+    r"(?:built|compiled) (?:with|for|against) CUDA[ v]*(\d{1,2}\.\d)",
     re.IGNORECASE,
 )
 _GENERIC = re.compile(r"nvidia|geforce|rtx|gtx|tesla|\W", re.IGNORECASE)

@@ -1,9 +1,10 @@
 """What a line may mean by its words, when no signature knows its wording: `concepts/*.toml`.
 
-`lexicon.toml` holds words that mean the same. A concept is a table as a signature's, whose expressions may name a lexicon in
-braces, `'\\b(?:{storage})[^\\n]{0,50}\\b(?:{lack})'`, and it is matched on the words of a line: identifiers are taken apart, so that
-`hipErrorOutOfMemory` reads "hip Error Out Of Memory". Its weight is moderate, and a line that a signature of another cause
-knows counts little for it (`engine`). Lines that deny, that tell of what passed, or of somebody else (`[neutral]`) are no concept's.
+`lexicon.toml` holds words that mean the same. A concept is a table like a signature's, whose expressions may name a
+lexicon in braces, `'(?:{storage})[^\\n]{0,50}\\b(?:{lack})'`, and it is matched on the words of a line: identifiers are
+taken apart, so that `hipErrorOutOfMemory` reads "hip Error Out Of Memory". Its weight is moderate, and a line that a
+signature of another cause knows counts little for it (`engine`). Lines that deny, or tell of what passed or of somebody
+else (`[neutral]`), are no concept's.
 """
 
 from __future__ import annotations

@@ -16,39 +16,69 @@ NEAR_END = 60
 """A good word that more lines than these follow is no ending."""
 BEFORE_SERVING = ("loading", "tunnels", "params", "benchmark")
 """Stages for which a rate that was reached says that all is well; one that serves may still break later."""
-_THINGS = r"(?:proofs?|receipts?|jobs?|tasks?|requests?|submissions?|snarks?|segments?|tests?|items?|results?|blocks?|batch(?:es)?)"
-_GOOD = r"(?:verified|verif(?:y|ies)|valid|accepted|passed|pass|ok|check(?:s|ed)? out|succeeded|successful\w*|complete[d]?|done|good|proved|finished|returned|delivered)"
-_WELL = expression([
-    r"(?:\ball\b|\bevery\b|\beach\b|\b\d+ ?(?:/|of|out of) ?\d+)[^\n]{0,60}\b" + _GOOD + r"\b",
-    r"(?:benchmark|bench|run|batch|result|summary)[^\n]{0,30}(?:finished|complete[d]?|pass(?:ed)?\b|success|succeeded|: ok|done)",
-    r"benchmark result: [1-9][\d.]* proofs",
-    r"\b[1-9][\d.]* proofs?(?:/| per )h(?:our)?\b|throughput[^\n]{0,20}[1-9]",
-    r"(?:exit\w*|ended|finished|return\w*|rc)[^\n]{0,30}(?:code|status|rc)?[ :=]*\b0$|exit\w*[ :=]*(?:code |status )?[ :=]*0\b",
-    r"snarkjs: ok!|proof (?:is )?(?:valid|verified|ok)\b|successfully (?:verified|proved|generated|finished|completed)|^success\b|\bsuccess!",
-    r"verification[^\n]{0,10}(?:ok|pass\w*|succeeded|true)|evidence sealed|sealed: complete|all good|ran to completion",
-    r"(?:exit\w*|finish\w*|end\w*|shut\w* down|stopp\w*|quit\w*)[^\n]{0,12} (?:normally|cleanly)",
-    r"(?-i:\bPASS(?:ED)?\b)|final (?:proof|receipt|snark)[^\n]{0,40}(?:accepted|verif\w+|ok\b|valid)|accepted on[- ]?chain|(?:written|saved|wrote)[^\n]{0,30}results?|(?:mean|average|avg)[^\n]{0,12}\d ?(?:s|ms|min)? per proof",
-    r"\b[1-9]\d* " + _THINGS + r"\b[^\n]{0,60}\b(?:verified|valid|accepted|proved)\b",
-    _THINGS + r"[^\n]{0,20}[=: ][1-9]\d*\b[^\n]{0,40}(?:ok|success|passed)[\"=: ]+true",
-])  # fmt: skip
+_THINGS = (
+    r"(?:proofs?|receipts?|jobs?|tasks?|requests?|submissions?|snarks?|segments?|tests?|"
+    r"items?|results?|blocks?|batch(?:es)?)"
+)
+_GOOD = (
+    r"(?:verified|verif(?:y|ies)|valid|accepted|passed|pass|ok|check(?:s|ed)? out|"
+    r"succeeded|successful\w*|complete[d]?|done|good|proved|finished|returned|delivered)"
+)
+_WELL = expression(
+    [
+        r"(?:\ball\b|\bevery\b|\beach\b|\b\d+ ?(?:/|of|out of) ?\d+)[^\n]{0,60}\b" + _GOOD + r"\b",
+        r"(?:benchmark|bench|run|batch|result|summary)[^\n]{0,30}(?:finished|complete[d]?|"
+        r"pass(?:ed)?\b|success|succeeded|: ok|done)",
+        r"benchmark result: [1-9][\d.]* proofs",
+        r"\b[1-9][\d.]* proofs?(?:/| per )h(?:our)?\b|throughput[^\n]{0,20}[1-9]",
+        r"(?:exit\w*|ended|finished|return\w*|rc)[^\n]{0,30}(?:code|status|rc)?[ :=]*\b0$|"
+        r"exit\w*[ :=]*(?:code |status )?[ :=]*0\b",
+        r"snarkjs: ok!|proof (?:is )?(?:valid|verified|ok)\b|successfully (?:verified|proved|"
+        r"generated|finished|completed)|^success\b|\bsuccess!",
+        r"verification[^\n]{0,10}(?:ok|pass\w*|succeeded|true)|evidence sealed|sealed: complete|all good",
+        r"ran to completion",
+        r"(?:exit\w*|finish\w*|end\w*|shut\w* down|stopp\w*|quit\w*)[^\n]{0,12} (?:normally|cleanly)",
+        r"(?-i:\bPASS(?:ED)?\b)|final (?:proof|receipt|snark)[^\n]{0,40}(?:accepted|verif\w+|"
+        r"ok\b|valid)|accepted on[- ]?chain|(?:written|saved|wrote)[^\n]{0,30}results?|"
+        r"(?:mean|average|avg)[^\n]{0,12}\d ?(?:s|ms|min)? per proof",
+        r"\b[1-9]\d* " + _THINGS + r"\b[^\n]{0,60}\b(?:verified|valid|accepted|proved)\b",
+        _THINGS + r"[^\n]{0,20}[=: ][1-9]\d*\b[^\n]{0,40}(?:ok|success|passed)[\"=: ]+true",
+    ]
+)
 # Said together with a count of what came out: nothing went wrong.
-_NONE_BAD = expression([
-    r"\b(?:0|no|zero) (?:\w+ )?(?:failed|failures?|bad|errors?|lost|invalid|rejected|missing)\b",
-    r"\b(?:failed|failures?|bad|errors?|lost|invalid|rejected)[\"\x27]?[ :=]+(?:0|none)\b",
-])  # fmt: skip
-_COUNT = expression([r"\b[1-9]\d* ?" + _THINGS, _THINGS + r"[\"\x27]?[ :=]+[1-9]", r"\b(?:verified|proved|valid|ok|done|total|passed)[\"\x27]?[ :=]+[1-9]", r"\b[1-9]\d* (?:verified|proved|valid|ok|done|passed)\b"])  # fmt: skip
-_NOT_WELL = expression([
-    r"\b(?:0|no|not|none of the|zero) (?:proofs?|valid|verified)|\b0 ?(?:of|/) ?\d",
-    r"\bnot\b|\bfail\w*|error[s]?[ :=]+[1-9]|\binvalid\b|abort|incomplete|timed out|\bbefore\b|\bonly\b|\buntil\b|\bafter client\b|\breply\b",
-    r"self[- ]?tests?\b|warm-?up|\bparam\w*|\bsrs\b|checksum|download|fetch|\btunnel|handshake|driver|\bimage\b|\blayers?\b|integrity",
-])  # fmt: skip
-_ILL = expression([
-    r"benchmark failed|exited with error|result: 0 proofs|\b0 ?(?:/|of) ?[1-9]\d* proofs",
-    r"fatal|panicked|core dumped|giving up|gave up|aborting|will be destroyed",
-    r"exit(?:ed)?[^\n]{0,20}(?:code|status)[ :=]*[1-9]\d*|(?:run|batch|benchmark|job|stage)[^\n]{0,30}\bfailed\b",
-])  # fmt: skip
+_NONE_BAD = expression(
+    [
+        r"\b(?:0|no|zero) (?:\w+ )?(?:failed|failures?|bad|errors?|lost|invalid|rejected|missing)\b",
+        r"\b(?:failed|failures?|bad|errors?|lost|invalid|rejected)[\"\x27]?[ :=]+(?:0|none)\b",
+    ]
+)
+_COUNT = expression(
+    [
+        r"\b[1-9]\d* ?" + _THINGS,
+        _THINGS + r"[\"\x27]?[ :=]+[1-9]",
+        r"\b(?:verified|proved|valid|ok|done|total|passed)[\"\x27]?[ :=]+[1-9]",
+        r"\b[1-9]\d* (?:verified|proved|valid|ok|done|passed)\b",
+    ]
+)
+_NOT_WELL = expression(
+    [
+        r"\b(?:0|no|not|none of the|zero) (?:proofs?|valid|verified)|\b0 ?(?:of|/) ?\d",
+        r"\bnot\b|\bfail\w*|error[s]?[ :=]+[1-9]|\binvalid\b|abort|incomplete|timed out|"
+        r"\bbefore\b|\bonly\b|\buntil\b|\bafter client\b|\breply\b",
+        r"self[- ]?tests?\b|warm-?up|\bparam\w*|\bsrs\b|checksum|download|fetch|\btunnel|"
+        r"handshake|driver|\bimage\b|\blayers?\b|integrity",
+    ]
+)
+_ILL = expression(
+    [
+        r"benchmark failed|exited with error|result: 0 proofs|\b0 ?(?:/|of) ?[1-9]\d* proofs",
+        r"fatal|panicked|core dumped|giving up|gave up|aborting|will be destroyed",
+        r"exit(?:ed)?[^\n]{0,20}(?:code|status)[ :=]*[1-9]\d*|(?:run|batch|benchmark|job|stage)[^\n]{0,30}\bfailed\b",
+    ]
+)
 _CAME_BACK = re.compile(
-    r"\b([1-9]\d*) (?:requested|sent|submitted|asked)\b.{0,40}\b\1 (?:returned|verif\w+|accepted|ok|valid|proved|done)\b",
+    r"\b([1-9]\d*) (?:requested|sent|submitted|asked)\b.{0,40}\b\1 (?:returned|verif\w+|"
+    r"accepted|ok|valid|proved|done)\b",
     re.IGNORECASE,
 )
 _COUNTED = re.compile(r"\b(\d{1,7}) ?(?:/|of|out of) ?(\d{1,7})\b")
@@ -56,8 +86,8 @@ _COUNTED = re.compile(r"\b(\d{1,7}) ?(?:/|of|out of) ?(\d{1,7})\b")
 
 @dataclass
 class Ending:
-    """The last line of all files that says that it went well, and how many lines follow it in its file; the last that says
-    that it did not, and the last of each file."""
+    """The last line of all files that says that it went well, and how many lines follow it in its file; the last that
+    says that it did not, and the last of each file."""
 
     well: Evidence | None = None
     well_from_end: int = 0

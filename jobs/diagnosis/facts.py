@@ -1,4 +1,4 @@
-"""Figures that authors name in many ways, asked for by meaning: how processes ended, rates, what was promised and found."""
+"""Figures that authors name in many ways, asked for by meaning: ends, rates, versions, what was promised and found."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def credit(case: Case) -> tuple[str, float] | None:
 
 
 def promises(case: Case) -> Iterator[tuple[str, str, str]]:
-    """(what, as promised, as found) of each thing of which the facts tell both, whatever the order of the key's words."""
+    """(what, as promised, as found) of each thing of which the facts tell both, in whatever order of a key's words."""
     promised: dict[frozenset[str], tuple[str, str]] = {}
     found: dict[frozenset[str], str] = {}
     for key, value in case.flat:
@@ -147,10 +147,58 @@ def promises(case: Case) -> Iterator[tuple[str, str, str]]:
             yield name, value, found[what]
 
 
-_MEANT = {"expected", "wanted", "meant", "deployed", "ordered", "requested", "pinned", "target", "want", "intended", "latest", "should", "expect", "current", "manifest"}  # fmt: skip
-_RAN = {"ran", "running", "actual", "used", "pulled", "got", "seen", "observed", "runs", "live", "cached", "deployed_was", "found"}  # fmt: skip
+_MEANT = {
+    "expected",
+    "wanted",
+    "meant",
+    "deployed",
+    "ordered",
+    "requested",
+    "pinned",
+    "target",
+    "want",
+    "intended",
+    "latest",
+    "should",
+    "expect",
+    "current",
+    "manifest",
+}
+_RAN = {
+    "ran",
+    "running",
+    "actual",
+    "used",
+    "pulled",
+    "got",
+    "seen",
+    "observed",
+    "runs",
+    "live",
+    "cached",
+    "deployed_was",
+    "found",
+}
 # The first driver branch that supports a CUDA version (NVIDIA's table of minor-version support).
-DRIVER_CUDA = ((580, "13.0"), (575, "12.9"), (570, "12.8"), (565, "12.7"), (560, "12.6"), (555, "12.5"), (550, "12.4"), (545, "12.3"), (535, "12.2"), (530, "12.1"), (525, "12.0"), (520, "11.8"), (515, "11.7"), (510, "11.6"), (495, "11.5"), (470, "11.4"), (450, "11.0"))  # fmt: skip
+DRIVER_CUDA = (
+    (580, "13.0"),
+    (575, "12.9"),
+    (570, "12.8"),
+    (565, "12.7"),
+    (560, "12.6"),
+    (555, "12.5"),
+    (550, "12.4"),
+    (545, "12.3"),
+    (535, "12.2"),
+    (530, "12.1"),
+    (525, "12.0"),
+    (520, "11.8"),
+    (515, "11.7"),
+    (510, "11.6"),
+    (495, "11.5"),
+    (470, "11.4"),
+    (450, "11.0"),
+)
 _HAS = {"driver", "max", "supported", "supports", "host", "good", "nvidia", "smi"}
 _NEEDS = {"image", "toolkit", "runtime", "container", "built", "build", "needs", "required", "binary", "payload"}
 

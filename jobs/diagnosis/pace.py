@@ -17,29 +17,35 @@ JUMP_S = 1800.0
 _CLOCK = re.compile(r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?!:)")
 RISING = 4
 _DIGITS = re.compile(r"\d+")
-CALM_WAIT = re.compile(r"retry|attempt|wait|still|elapsed|uptime|heartbeat|poll|error|fail", re.IGNORECASE)
+_NO_COUNT = re.compile(r"retry|attempt|wait|still|elapsed|uptime|heartbeat|poll|error|fail", re.IGNORECASE)
 _TAIL, _SHOWN, _DAY_S = 30, 300, 86400.0
 # What changes in a line that otherwise says the same again.
 _VARIES = re.compile(
-    r"\d{4}[-/]\d\d[-/]\d\d[T ]?|\d{1,2}:\d\d:\d\d\S*|\b\d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*|h)\b|\[ *\d+\.\d+\]|\belapsed\S*"
+    r"\d{4}[-/]\d\d[-/]\d\d[T ]?|\d{1,2}:\d\d:\d\d\S*|\b\d+(?:\.\d+)? ?(?:ms|s|sec\w*|"
+    r"min\w*|h)\b|\[ *\d+\.\d+\]|\belapsed\S*"
 )
 _WAITS = re.compile(
-    r"wait|still|progress|download|pull|extract|fetch|transfer|unpack|loading|pending|queue|[0-9] ?%|\d ?[kmgt]?i?b?/ ?\d",
+    r"wait|still|progress|download|pull|extract|fetch|transfer|unpack|loading|pending|"
+    r"queue|[0-9] ?%|\d ?[kmgt]?i?b?/ ?\d",
     re.IGNORECASE,
 )
 BEATS = 4
 _HOLDS = re.compile(
-    r"(?:queue\w*|pending|in[- ]?flight|active|running|busy|jobs?|tasks?|proofs?|depth|backlog)[a-z_ ]*[=: ]+[1-9]|[1-9]\d* (?:queued|pending|in flight|active|running|jobs?|tasks?|proofs? (?:open|left))",
+    r"(?:queue\w*|pending|in[- ]?flight|active|running|busy|jobs?|tasks?|proofs?|depth|"
+    r"backlog)[a-z_ ]*[=: ]+[1-9]|[1-9]\d* (?:queued|pending|in flight|active|running|"
+    r"jobs?|tasks?|proofs? (?:open|left))",
     re.IGNORECASE,
 )
 _ANSWERED = re.compile(
     r"\b[45]\d\d\b|refused|error|retry|http/|POST|GET|nothing to do|no (?:job|task|work)|idle", re.IGNORECASE
 )
+_IMAGE = r"layer|image|extract|unpack|pull|\b[0-9a-f]{6,12}: "
+_PARAMS = r"param|srs|zkey|\bkey\b|setup|ptau|crs|download|fetch|transfer|curl|wget|aria2"
 _STANDS = (
-    (re.compile(r"layer|image|extract|unpack|pull|\b[0-9a-f]{6,12}: ", re.IGNORECASE), "image_pull_stuck"),
-    (re.compile(r"param|srs|zkey|\bkey\b|setup|ptau|crs|download|fetch|transfer|curl|wget|aria2", re.IGNORECASE), "param_fetch_network"),
+    (re.compile(_IMAGE, re.IGNORECASE), "image_pull_stuck"),
+    (re.compile(_PARAMS, re.IGNORECASE), "param_fetch_network"),
     (re.compile(r"upload|part \d|chunk|evidence|s3\b", re.IGNORECASE), "upload_network"),
-)  # fmt: skip
+)
 
 
 def pace(case: Case, *, ended: bool) -> Iterator[Clue]:
@@ -130,7 +136,7 @@ def advancing(name: str, lines: list[str]) -> tuple[Evidence, Evidence] | None:
         if (
             len(newest) < RISING
             or newest[-1][0] < len(lines) - 25
-            or any(CALM_WAIT.search(raw) for _, _, raw in newest)
+            or any(_NO_COUNT.search(raw) for _, _, raw in newest)
         ):
             continue
         columns = zip(*(numbers for _, numbers, _ in newest), strict=True)

@@ -19,7 +19,8 @@ KEPT_FIRST, KEPT_LAST = 6, 3
 KEPT_CALM = 2
 SHOWN = 300
 CALM = re.compile(
-    r"\b(?:INFO|DEBUG|TRACE|VERBOSE|NOTICE)\b|^\[?[IDT]\d{4} |\"level\":\"(?:info|debug|trace)\"|level=(?:info|debug|trace)|\[(?:info|debug|trace)\]"
+    r"\b(?:INFO|DEBUG|TRACE|VERBOSE|NOTICE)\b|^\[?[IDT]\d{4} |\"level\":\"(?:info|debug|"
+    r"trace)\"|level=(?:info|debug|trace)|\[(?:info|debug|trace)\]"
 )
 """A line that its program thinks nothing of."""
 _DENIED = re.compile(r"\b(?:not|never|no|0 of|incomplete|un\w+able)\b|fail|abort", re.IGNORECASE)
@@ -29,7 +30,25 @@ _NOTE = re.compile(
     r"\s*(?:notes?|comments?|payload|stage\w*|label|gpu_?\w*|cpu_model|ref|name|others?\w*|same_\w+)\s*=", re.IGNORECASE
 )
 # What a kernel can tell of: its words about anything else are of something else.
-_KERNELS = {"host_oom_cgroup", "host_oom_global", "bad_host_ram", "xid_error", "ecc_error", "disk_full", "daemon_crash", "illegal_instruction_cpu", "daemon_hang", "driver_lib_mismatch", "driver_too_old", "bad_host_network", "pcie_narrow", "thermal_throttle", "gpu_access_lost", "slow_cpu", "host_vanished"}  # fmt: skip
+_KERNELS = {
+    "host_oom_cgroup",
+    "host_oom_global",
+    "bad_host_ram",
+    "xid_error",
+    "ecc_error",
+    "disk_full",
+    "daemon_crash",
+    "illegal_instruction_cpu",
+    "daemon_hang",
+    "driver_lib_mismatch",
+    "driver_too_old",
+    "bad_host_network",
+    "pcie_narrow",
+    "thermal_throttle",
+    "gpu_access_lost",
+    "slow_cpu",
+    "host_vanished",
+}
 _TABLE = re.compile(r"\s*\[+([^\[\]]+)\]+\s*(?:#.*)?$")
 
 
@@ -93,8 +112,8 @@ def scan(case: Case) -> list[Finding]:
 
 
 def _told_lines(lines: list[str]) -> list[str]:
-    """The facts file with all but what was said about this run left empty, so that line numbers stay. What other machines
-    did (`[fleet]`), what somebody noted, and bare figures are no words about it."""
+    """The facts file with all but what was said about this run left empty, so that line numbers stay. What other
+    machines did (`[fleet]`), what somebody noted, and bare figures are no words about it."""
     kept, table = [], "fleet"
     for line in lines:
         if header := _TABLE.match(line):

@@ -15,19 +15,39 @@ from jobs.diagnosis.report import Evidence
 from jobs.diagnosis.scan import SHOWN, Finding
 from jobs.diagnosis.signatures import expression
 
-_DONE = expression([
-    r"(?:proof|partition|job|request|task|segment|snark|sector|porep|prove|statement|circuit|shard|block|batch|item)[^\n]{0,80}\b(?:done|complete[d]?|finished|succeeded|success|ok|generated|ready|proved|verified|valid)\b",
-    r"\b(?:completed|finished|generated|proved|returned|sent|verified)\b[^\n]{0,50}(?:proof|partition|job|request|task|segment|snark)",
-])  # fmt: skip
-_NOT_DONE = expression(
+_DONE = expression(
     [
-        r"\b(?:not|never|0|zero|no|without|before|until|waiting|fail\w*|error|invalid|unable|aborted|cancel\w*|incomplete)\b"
+        r"(?:proof|partition|job|request|task|segment|snark|sector|porep|prove|statement|"
+        r"circuit|shard|block|batch|item)[^\n]{0,80}\b(?:done|complete[d]?|finished|succeeded|"
+        r"success|ok|generated|ready|proved|verified|valid)\b",
+        r"\b(?:completed|finished|generated|proved|returned|sent|"
+        r"verified)\b[^\n]{0,50}(?:proof|partition|job|request|task|segment|snark)",
     ]
 )
-_DEATHS = {"daemon_crash", "host_oom_cgroup", "host_oom_global", "cuda_oom", "xid_error", "illegal_instruction_cpu", "no_kernel_image_for_gpu", "ecc_error", "wrong_witness", "daemon_hang"}  # fmt: skip
+_NOT_DONE = expression(
+    [
+        r"\b(?:not|never|0|zero|no|without|before|until|waiting|fail\w*|error|invalid|unable|"
+        r"aborted|cancel\w*|incomplete)\b"
+    ]
+)
+_DEATHS = {
+    "daemon_crash",
+    "host_oom_cgroup",
+    "host_oom_global",
+    "cuda_oom",
+    "xid_error",
+    "illegal_instruction_cpu",
+    "no_kernel_image_for_gpu",
+    "ecc_error",
+    "wrong_witness",
+    "daemon_hang",
+}
 # What a client is told that asks too much or at a bad moment: to be tried again, no reason to end a batch.
 _REFUSAL = re.compile(
-    r"RESOURCE_?EXHAUSTED|UNAVAILABLE|\b(?:429|503|502)\b|too many requests|try again|busy|queue (?:is )?full|slots? taken|no (?:free )?slots?|overloaded|back ?pressure|connection reset|broken pipe|transport error|ECONNRESET|h2 (?:stream|protocol) error|GOAWAY|stream removed",
+    r"RESOURCE_?EXHAUSTED|UNAVAILABLE|\b(?:429|503|502)\b|too many requests|try again|"
+    r"busy|queue (?:is )?full|slots? taken|no (?:free )?slots?|overloaded|back ?pressure|"
+    r"connection reset|broken pipe|transport error|ECONNRESET|h2 (?:stream|"
+    r"protocol) error|GOAWAY|stream removed",
     re.IGNORECASE,
 )
 _LATE = re.compile(r"time[d]? ?-?out|timeout|deadline|time limit|too (?:long|slow)|gave up waiting", re.IGNORECASE)
@@ -109,10 +129,8 @@ def together(case: Case, story: Story, findings: list[Finding]) -> Iterator[Clue
         if gave_up is not None and "client_timeout" not in {f.signature.cause for f in client if not f.concept}:
             yield Clue("client_aborts_batch", 0.4, f"{healthy}; it was one refusal", [gave_up, finished[-1]], test)
             yield Clue("own_bug", -0.5, "the prover was healthy, and its client stopped at a refusal", [gave_up])
-    timeouts = by_cause.get("measured_timeout") or [
-        name for name, code, signal in ends(case) if code in (124, 143) or "TERM" in signal.upper()
-    ]
-    if timeouts and story.advanced is not None:
+    stopped = any(code in (124, 143) or "TERM" in signal.upper() for _, code, signal in ends(case))
+    if (stopped or by_cause.get("measured_timeout")) and story.advanced is not None:
         yield Clue("measured_timeout", 0.5, "the work was still advancing when the time was over", list(story.advanced))
         yield Clue("daemon_hang", -0.5, "the work was still advancing", list(story.advanced))
     yield from _silence(case, story)

@@ -126,7 +126,7 @@ def _heat(column: _Columns) -> Iterator[Clue]:
     row, hottest = _top(heat)
     if flagged:
         words = f"thermal slowdown in {len(flagged)} of {len(column.rows)} samples, up to {hottest:g} C"
-        yield Clue("thermal_throttle", 0.7, words, [column.cite(flagged[0])])  # fmt: skip
+        yield Clue("thermal_throttle", 0.7, words, [column.cite(flagged[0])])
     elif hottest >= HOT_C and _clocks_fall(column, hot=[i for i, v in heat if v >= HOT_C - 2]):
         yield Clue("thermal_throttle", 0.6, f"{hottest:g} C, and the clocks fell", [column.cite(row)])
     elif hottest < WARM_C:
