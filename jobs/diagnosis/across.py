@@ -10,8 +10,10 @@ from jobs.diagnosis.clues import Clue, cite
 from jobs.diagnosis.report import Evidence
 
 _SHOWN = 300
-_READ = 60_000
+_READ = 20_000
 """Lines of a file's head that are read; such lines come early or the log is short."""
+_HEADS = 2_000
+"""Lines within which a program says which build it is."""
 _TROUBLE = re.compile(
     r"fail|could ?n.t|unable|timed? ?out|timeout|unreachable|refused|reset|error|lost|no route", re.IGNORECASE
 )
@@ -129,6 +131,8 @@ def _other_revision(case: Case) -> Iterator[Clue]:
     wanted: tuple[str, Evidence] | None = None
     ran: list[tuple[str, Evidence]] = []
     for line in _lines(case):
+        if line.line > _HEADS:
+            continue
         if found := _WANTED_REV.search(line.text):
             wanted = wanted or (found[1].lower(), line)
         elif found := _RAN_REV.search(line.text):

@@ -119,6 +119,8 @@ def _drives(file: str) -> bool:
 
 
 def _says_well(line: str) -> bool:
+    if not _WELL.search(line) and not _NONE_BAD.search(line) and not _CAME_BACK.search(line):
+        return False
     rest = _NONE_BAD.sub(" ", line)
     if _NOT_WELL.search(rest) or any(int(k) < int(n) for k, n in _COUNTED.findall(line)):
         return False

@@ -87,9 +87,9 @@ def read_story(case: Case) -> Story:
 
 def _tail_and_head(lines: list[str]) -> list[tuple[int, str]]:
     """All lines of an ordinary log; of a huge one, its ends: what was done and how it ended is there."""
-    if len(lines) <= 60_000:
+    if len(lines) <= 30_000:
         return list(enumerate(lines, 1))
-    return [*enumerate(lines[:10_000], 1), *enumerate(lines[-50_000:], len(lines) - 49_999)]
+    return [*enumerate(lines[:5_000], 1), *enumerate(lines[-25_000:], len(lines) - 24_999)]
 
 
 def _advance(name: str, lines: list[tuple[int, str]]) -> tuple[Evidence, Evidence] | None:
