@@ -65,9 +65,11 @@ def weigh(clues: Iterable[Clue], stage: str, used: frozenset[str]) -> list[Hypot
     # In the order of `common`, which is that of how often a stage fails by it.
     common.sort(key=lambda cause: causes()[cause]["common"][stage], reverse=True)
     supported = [h for h in standing if h.likelihood > COMMON]
+    room = max(0.0, 0.998 - sum(h.likelihood for h in standing))  # less what rounding adds
     for cause in common[: max(0, FEW - len(supported))]:
-        least = min([h.likelihood for h in supported], default=COMMON)
-        share = round(min(COMMON, least) * causes()[cause]["common"][stage], 3)
+        share = round(
+            min([COMMON, room / FEW, *(h.likelihood for h in supported)]) * causes()[cause]["common"][stage], 3
+        )
         why = f"nothing speaks for it but that a run often fails by it in {stage}"
         standing.append(Hypothesis(cause, causes()[cause]["title"], share, [], False, why))
     return [*sorted(standing, key=lambda h: -h.likelihood), *refuted]
