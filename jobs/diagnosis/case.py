@@ -37,6 +37,7 @@ class Case:
     gpu: list[dict[str, str]] = field(default_factory=list)
     gpu_file: str = ""
     sources: dict[str, list[str]] = field(default_factory=dict)
+    torn: set[str] = field(default_factory=set)  # streams whose last line has no end
 
     @cached_property
     def flat(self) -> list[tuple[str, Any]]:

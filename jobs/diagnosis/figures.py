@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from jobs.diagnosis.case import Case, as_number
 from jobs.diagnosis.clues import Clue, cite
+from jobs.diagnosis.facts import bids, credit, cuda_versions, digests, ends, oom_kills, promises, rates, time_limit
 
 # The first CUDA toolkit that compiles for a compute capability (NVIDIA's release notes).
 _FIRST_CUDA = ((12.0, 12.8), (10.0, 12.8), (9.0, 11.8), (8.9, 11.8), (8.6, 11.1), (8.0, 11.0))
@@ -24,19 +25,10 @@ def figures(case: Case, stage: str) -> Iterator[Clue]:
     yield from _minutes(case, stage)
     yield from _rates(case)
     yield from _offered(case)
-
-
-def digests(case: Case) -> tuple[str, str]:
-    """(image digest expected, digest that ran), "" where the facts don't say."""
-    expected = case.text(
-        r"image\.\w*expected", r"expected_digest|digest_expected|image_expected|digest_deployed|deployed_digest"
-    )
-    ran = case.text(
-        r"image\.(?:digest|ran|running|actual)\b",
-        r"image\.\w*(?:ran|running|actual)",
-        r"digest_ran|image_ran|running_digest|image_digest",
-    )
-    return expected.strip(), ran.strip()
+    yield from _account(case)
+    yield from _memory(case)
+    yield from _market(case)
+    yield from _limit(case)
 
 
 def image_words(case: Case) -> str:
@@ -76,8 +68,7 @@ def _version(text: str) -> tuple[int, int] | None:
 
 
 def _driver(case: Case) -> Iterator[Clue]:
-    has = _version(case.text(r"driver_?cuda|cuda_?driver|cuda_max_good|max_cuda"))
-    needs = _version(case.text(r"image_?cuda|cuda_?image|cuda_?runtime|runtime_?cuda|image\.\w*cuda"))
+    has, needs = (_version(text) for text in cuda_versions(case))
     if has is None or needs is None:
         return
     where = cite(case, "driver_cuda", "cuda_max", "image_cuda", "cuda")
@@ -122,22 +113,6 @@ _SIGNALS = (
 _CODES = {137: "sigkill", 132: "sigill", 139: "sigsegv", 134: "sigabrt", 135: "sigbus", 143: "sigterm"}
 
 
-def ends(case: Case) -> list[tuple[str, int | None, str]]:
-    """(process or stream, exit code, signal) of each that the facts tell."""
-    told: dict[str, tuple[int | None, str]] = {}
-    for key, value in case.flat:
-        if found := re.search(r"exit_codes?\.(.+)$", key):
-            told[found[1]] = (
-                int(number) if (number := as_number(value)) is not None else None,
-                told.get(found[1], (None, ""))[1],
-            )
-        elif found := re.search(r"signals?\.(.+)$", key):
-            told[found[1]] = (told.get(found[1], (None, ""))[0], str(value).strip())
-        elif re.search(r"run\.exit_?(?:code|status)$", key):
-            told["run"] = (int(number) if (number := as_number(value)) is not None else None, "")
-    return [(name, code, signal) for name, (code, signal) in told.items()]
-
-
 def _ends(case: Case) -> Iterator[Clue]:
     for name, code, signal in ends(case):
         word = signal.lower() if signal and signal not in ("0", "none") else _CODES.get(code or 0, "")
@@ -173,14 +148,6 @@ def _minutes(case: Case, stage: str) -> Iterator[Clue]:
         )
 
 
-def rates(case: Case) -> tuple[float | None, float | None, float | None]:
-    """(rate reported, minimum rate, proofs reported); None where not told."""
-    rate = case.number(r"rate_reported|reported_rate|bench_rate|proofs_per_hour|\brate\b")
-    least = case.number(r"min_rate|min_proofs_per_hour|minimum_rate|rate_min")
-    proofs = case.number(r"proofs_(?:reported|done|valid|ok|completed|verified)|valid_proofs")
-    return rate, least, proofs
-
-
 def _rates(case: Case) -> Iterator[Clue]:
     rate, least, proofs = rates(case)
     use = case.number(r"gpu_util\w*mean|mean_gpu_util|gpu_util\w*|util\w*gpu\w*")
@@ -198,30 +165,53 @@ def _rates(case: Case) -> Iterator[Clue]:
         yield Clue("slow_cpu", -0.5, f"the GPU was {use:g} % busy", where)
 
 
-_WORD = r"(?:offer|advertis|listed)\w*"
-_PROMISED = r"(?:offer|advertis|listed|expected)\w*[._]"
-_GIVEN = r"_(?:offered|advertised|listed)"
-_FOUND = r"_(?:found|measured|delivered|seen|effective)"
-# what, its key as promised, its key as found, and the share of the promise that is still fair
-_OFFERED = (
-    ("GPUs", rf"{_PROMISED}(?:num_)?gpus?$|gpus?{_GIVEN}", rf"hardware\.(?:num_)?gpus?(?:_count)?$|gpus?{_FOUND}", 1.0),
-    ("RAM", rf"{_PROMISED}\w*ram|ram\w*{_GIVEN}|{_WORD}_ram", rf"host_ram_gb|hardware\.\w*ram_gb$|ram\w*{_FOUND}", 0.8),
-    ("CPU cores", rf"{_PROMISED}\w*cores?\w*|cores?\w*{_GIVEN}", rf"hardware\.cpu_cores|cores?{_FOUND}", 0.8),
-    ("disk speed", rf"{_PROMISED}disk_(?:bw|mb)\w*|disk_\w*{_GIVEN}", rf"disk_\w*{_FOUND}", 0.4),
-)  # fmt: skip
-_NAME = (rf"{_PROMISED}gpu_(?:model|name)|gpu_\w*{_GIVEN}", rf"hardware\.gpu_(?:model|name)|gpu_\w*{_FOUND}")
-
-
 def _offered(case: Case) -> Iterator[Clue]:
-    where = cite(case, "offer", "advertis", "listed")
-    for what, offered, found, fair in _OFFERED:
-        promised, real = case.number(offered), case.number(found)
-        if promised and real is not None and real < promised * fair - 1e-9:
-            yield Clue("stale_offer", 0.6, f"{what}: {promised:g} offered, {real:g} found", where)
-    promised_name, real_name = case.text(_NAME[0]), case.text(_NAME[1])
-    if promised_name and real_name and _model(promised_name) != _model(real_name):
-        yield Clue("stale_offer", 0.7, f"{promised_name} offered, {real_name} found", where)
+    where = cite(case, "offer", "advertis", "listed", "promised", "expected")
+    for what, promised, found in promises(case):
+        if re.search(r"digest|hash|sha|checksum|cuda|version|driver|bytes", what):
+            continue
+        asked, real = as_number(promised), as_number(found)
+        if what.startswith("gpu") and not what.endswith(("s", "gb")):
+            if _model(promised) != _model(found):
+                yield Clue("stale_offer", 0.7, f"{promised} offered, {found} found", where)
+        elif asked and real is not None and real < asked * (1.0 if "gpus" in what else 0.75) - 1e-9:
+            yield Clue("stale_offer", 0.6, f"{what}: {asked:g} offered, {real:g} found", where)
 
 
 def _model(name: str) -> str:
     return re.sub(r"\W|nvidia|geforce", "", name.lower())
+
+
+def _memory(case: Case) -> Iterator[Clue]:
+    kills = oom_kills(case)
+    if kills:
+        yield Clue(
+            "host_oom_cgroup",
+            0.85,
+            f"the container's memory.events count {kills:g} oom_kill",
+            cite(case, "oom", "events"),
+        )
+    peak, most = case.number(r"memory_peak|peak_mem|mem\w*_peak"), case.number(r"memory_(?:limit|max)|mem\w*_limit")
+    if peak and most and peak >= 0.98 * most:
+        yield Clue("host_oom_cgroup", 0.3, f"its memory peaked at {peak:g} of {most:g}", cite(case, "peak", "limit"))
+
+
+def _limit(case: Case) -> Iterator[Clue]:
+    told = time_limit(case)
+    if told and told[0] >= 0.97 * told[1]:
+        yield Clue(
+            "measured_timeout", 0.45, f"it ran {told[0]:g} s of {told[1]:g} s", cite(case, "limit", "timeout", "budget")
+        )
+
+
+def _market(case: Case) -> Iterator[Clue]:
+    told = bids(case)
+    if told and told[0] < told[1]:
+        where = cite(case, "bid", "price")
+        yield Clue("outbid", 0.65, f"the bid is {told[0]:g}, the price {told[1]:g}", where, "The price under the bid.")
+
+
+def _account(case: Case) -> Iterator[Clue]:
+    held = credit(case)
+    if held is not None and held[1] <= 0:
+        yield Clue("no_credit", 0.65, f"the account holds {held[1]:g}", cite(case, held[0].rpartition(".")[2]))

@@ -83,6 +83,8 @@ def _case(files: dict[str, Reader], path: Path) -> Case:
             data = files[name](min(MAX_FILE_BYTES, left))
             left -= len(data)
             case.streams[base] = lines_of(data)
+            if data and not data.endswith(b"\n"):
+                case.torn.add(base)
     if not (case.streams or case.facts or case.gpu):
         raise BadCase(
             f"{path} holds neither case.toml, manifest.json nor a log; see docs/diagnosis.md for what a case holds"

@@ -51,7 +51,7 @@ class Signature:
 def load_signatures() -> tuple[Signature, ...]:
     """All signatures, in the order of files and tables."""
     return tuple(
-        _signature(table)
+        signature_of(table)
         for path in sorted(FOLDER.glob("*.toml"))
         for table in tomllib.loads(path.read_text(encoding="utf-8"))["signature"]
     )
@@ -61,9 +61,7 @@ def load_signatures() -> tuple[Signature, ...]:
 def digest() -> str:
     """Names this version of the rules: 12 hex digits over all data and code of the diagnosis."""
     total = hashlib.sha256()
-    for path in sorted(
-        [*FOLDER.glob("*.toml"), *Path(__file__).parent.glob("*.toml"), *Path(__file__).parent.glob("*.py")]
-    ):
+    for path in sorted([*Path(__file__).parent.rglob("*.toml"), *Path(__file__).parent.glob("*.py")]):
         total.update(path.name.encode() + b"\0" + path.read_bytes())
     return total.hexdigest()[:12]
 
@@ -79,7 +77,8 @@ def expression(patterns: list[str]) -> Any:
     return re2.compile("(?m)" + "|".join(f"(?:{pattern})" for pattern in patterns), options)
 
 
-def _signature(table: dict[str, Any]) -> Signature:
+def signature_of(table: dict[str, Any]) -> Signature:
+    """A table, compiled."""
     return Signature(
         id=table["id"],
         cause=table["cause"],

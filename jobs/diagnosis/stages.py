@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from jobs.diagnosis.case import Case
-from jobs.diagnosis.figures import rates
+from jobs.diagnosis.facts import rates
 
 ORDER = ("loading", "tunnels", "params", "benchmark", "serve", "sealing")
 _WORDS = (

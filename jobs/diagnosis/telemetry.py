@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from jobs.diagnosis.case import Case, as_number
@@ -10,7 +11,23 @@ from jobs.diagnosis.report import Evidence
 
 HOT_C, WARM_C = 84.0, 78.0
 BUSY, IDLE = 40.0, 5.0
-_ACTIVE = ("active", "1", "true", "yes")
+_ACTIVE = ("active", "1", "true", "yes", "on")
+# Words of column names by other authors, and the words of nvidia-smi that they mean.
+_SAID = (
+    (r"\btemp\b|\btemp(?=c\b)|\bt_?gpu\b", "temperature"),
+    (r"\b(?:gpu_?)?util\b|\bload\b|\bbusy\b|sm_?activity", "utilization"),
+    (r"\bmem\b|\bvram\b|\bfb\b", "memory"),
+    (r"\bpwr\b|\bwatts?\b", "power draw"),
+    (r"\btdp\b|\bpower (?:cap|target)\b", "power limit"),
+    (r"\blanes?\b", "width"),
+    (r"\blink gen\b|\bpcie gen\b", "pcie link gen"),
+    (r"\bmhz\b|\bsm_?clk\b|\bclk\b|\bfreq\w*", "clock sm"),
+    (r"\b(?:gpu |graphics |core )clock\b|\bclocks? (?:gr|graphics|gpu|core)\b", "clock sm"),
+    (r"\bunc\b|\bdbe\b", "ecc uncorr"),
+)
+_LOST = re.compile(r"GPU is lost|requires reset|ERR!|fallen off|reset required", re.IGNORECASE)
+# Bits of clocks_event_reasons.active (nvml.h).
+_BITS = {"sw_power_cap": 0x4, "hw_slowdown": 0x8, "sw_thermal": 0x20, "hw_thermal": 0x40, "hw_power_brake": 0x80}
 
 
 def telemetry(case: Case) -> Iterator[Clue]:
@@ -18,6 +35,7 @@ def telemetry(case: Case) -> Iterator[Clue]:
     if not case.gpu:
         return
     column = _Columns(case)
+    yield from _lost(column)
     yield from _heat(column)
     yield from _power(column)
     yield from _link(column)
@@ -35,11 +53,11 @@ class _Columns:
     def __init__(self, case: Case):
         self.rows = case.gpu
         self._file = case.gpu_file
-        self._names = list(case.gpu[0])
+        self._names = {name: f"{name} {_meant(name)}" for name in case.gpu[0]}
 
     def name(self, *words: str, without: tuple[str, ...] = ()) -> str | None:
-        for name in self._names:
-            if all(w in name for w in words) and not any(w in name for w in without):
+        for name, meant in self._names.items():
+            if all(w in meant for w in words) and not any(w in meant for w in without):
                 return name
         return None
 
@@ -56,18 +74,44 @@ class _Columns:
         name = self.name(*words)
         if name is not None:
             return [i for i, row in enumerate(self.rows) if row.get(name, "").strip().lower() in _ACTIVE]
-        every = self.name("reasons")
+        every = self.name("reasons") or self.name("throttle")
         wanted = "_".join(words)
-        return [i for i, row in enumerate(self.rows) if every and wanted in row.get(every, "").lower()]
+        return [i for i, row in enumerate(self.rows) if every and _among(wanted, row.get(every, "").lower())]
 
     def cite(self, row: int) -> Evidence:
         return Evidence(self._file, row + 2, ", ".join(self.rows[row].values())[:300])
+
+
+def _meant(name: str) -> str:
+    """A column's name in nvidia-smi's words."""
+    said = re.sub(r"[\W_]+", " ", name.lower()).strip()
+    for pattern, words in _SAID:
+        said = re.sub(pattern, words, said)
+    return said
+
+
+def _among(reason: str, said: str) -> bool:
+    """A reason is among those of a cell: by name, or as a bit of the mask."""
+    if re.fullmatch(r"0x[0-9a-f]{1,16}", said):
+        return bool(int(said, 16) & _BITS.get(reason, 0))
+    plain = re.sub(r"[\W_]+", "_", said)
+    return reason in plain or (reason.endswith("thermal") and "thermal" in plain and "sw" not in plain)
 
 
 def _top(
     values: list[tuple[int, float]], key: Callable[[tuple[int, float]], float] = lambda v: v[1]
 ) -> tuple[int, float]:
     return max(values, key=key)
+
+
+def _lost(column: _Columns) -> Iterator[Clue]:
+    """What nvidia-smi writes into the cells of a card that it can't reach."""
+    for i, row in enumerate(column.rows):
+        if any(_LOST.search(cell) for cell in row.values()):
+            cell = next(cell for cell in row.values() if _LOST.search(cell))
+            yield Clue("xid_error", 0.8, f"nvidia-smi says {cell} from sample {i + 1} on", [column.cite(i)],
+                       "The same GPU passing an hour of load (dcgmi diag -r 3).")  # fmt: skip
+            return
 
 
 def _busy_rows(column: _Columns) -> set[int]:
@@ -82,7 +126,7 @@ def _heat(column: _Columns) -> Iterator[Clue]:
     row, hottest = _top(heat)
     if flagged:
         words = f"thermal slowdown in {len(flagged)} of {len(column.rows)} samples, up to {hottest:g} C"
-        yield Clue("thermal_throttle", 0.7, words, [column.cite(flagged[0])])  # fmt: skip
+        yield Clue("thermal_throttle", 0.7, words, [column.cite(flagged[0])])
     elif hottest >= HOT_C and _clocks_fall(column, hot=[i for i, v in heat if v >= HOT_C - 2]):
         yield Clue("thermal_throttle", 0.6, f"{hottest:g} C, and the clocks fell", [column.cite(row)])
     elif hottest < WARM_C:

@@ -23,6 +23,10 @@ EXPLAINED, RECOVERED, REFUTED = 0.2, 0.06, 0.15
 STRONG = 0.45
 MAX_EVIDENCE = 8
 MAX_HYPOTHESES = 10
+FEW, COMMON = 3, 0.03
+"""With fewer hypotheses than this, what is common in the failed stage is named too, at most this likely."""
+EXPLAINED_STANDS = 0.4
+"""A cause at least this well supported by itself stays among the hypotheses though another one explains it."""
 
 
 @cache
@@ -37,6 +41,7 @@ class _Belief:
     clues: list[Clue] = field(default_factory=list)
     against: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    alone: float = 0.0  # the score before another cause explained it
 
 
 def weigh(clues: Iterable[Clue], stage: str, used: frozenset[str]) -> list[Hypothesis]:
@@ -52,8 +57,22 @@ def weigh(clues: Iterable[Clue], stage: str, used: frozenset[str]) -> list[Hypot
         for reason in _impossible(cause, stage, used, belief):
             belief.against.append(reason)
             belief.score *= REFUTED
+        belief.alone = belief.score
     _explain(beliefs)
-    return _ranked(beliefs)
+    standing, refuted = _ranked(beliefs)
+    named = {h.cause for h in refuted} | {h.cause for h in standing}
+    common = [cause for cause in causes() if stage in causes()[cause].get("common", []) and cause not in named]
+    # In the order of `common`, which is that of how often a stage fails by it.
+    common.sort(key=lambda cause: causes()[cause]["common"][stage], reverse=True)
+    supported = [h for h in standing if h.likelihood > COMMON]
+    room = max(0.0, 0.998 - sum(h.likelihood for h in standing))  # less what rounding adds
+    for cause in common[: max(0, FEW - len(supported))]:
+        share = round(
+            min([COMMON, room / FEW, *(h.likelihood for h in supported)]) * causes()[cause]["common"][stage], 3
+        )
+        why = f"nothing speaks for it but that a run often fails by it in {stage}"
+        standing.append(Hypothesis(cause, causes()[cause]["title"], share, [], False, why))
+    return [*sorted(standing, key=lambda h: -h.likelihood), *refuted]
 
 
 def _score(clues: list[Clue]) -> float:
@@ -111,19 +130,21 @@ def _root(cause: str, score: float) -> float:
     return score + 0.02 * len(causes().get(cause, {}).get("explains", []))
 
 
-def _ranked(beliefs: dict[str, _Belief]) -> list[Hypothesis]:
+def _ranked(beliefs: dict[str, _Belief]) -> tuple[list[Hypothesis], list[Hypothesis]]:
+    """(standing, refuted), the likeliest first."""
     total = sum(b.score for b in beliefs.values())
     scale = 1.0 if total <= 0.97 else 0.97 / total
     standing: list[Hypothesis] = []
     refuted: list[Hypothesis] = []
     for cause, belief in beliefs.items():
-        out = bool(belief.against or belief.notes) and belief.score < 0.2
+        stands = not belief.against and belief.alone >= EXPLAINED_STANDS
+        out = bool(belief.against or belief.notes) and belief.score < 0.2 and not stands
         if not out and belief.score < 0.02:
             continue
         (refuted if out else standing).append(_hypothesis(cause, belief, belief.score * scale, refuted=out))
     standing.sort(key=lambda h: -h.likelihood)
     refuted.sort(key=lambda h: -h.likelihood)
-    return [*standing[:MAX_HYPOTHESES], *refuted]
+    return standing[:MAX_HYPOTHESES], refuted
 
 
 def _hypothesis(cause: str, belief: _Belief, likelihood: float, *, refuted: bool) -> Hypothesis:

@@ -8,7 +8,7 @@ from jobs.diagnosis.weigh import causes
 from tests.corpus.cases import SPLITS, UNSEEN, Judged, judge, labelled, table
 
 GOAL = (0.85, 0.97)  # shares of unseen failures with the right cause first, and among the first three
-FLOORS = {"held_out": (0.75, 0.79)}  # a split that is short of the goal: where the rules stand. Raised, never lowered
+FLOORS = {"held_out": (0.83, 0.88)}  # a split that is short of the goal: where the rules stand. Raised, never lowered
 STAGES = {"loading", "tunnels", "params", "benchmark", "serve", "sealing"}
 
 

@@ -83,7 +83,7 @@ def test_another_digest_than_the_one_meant(tmp_path: Path) -> None:
 def test_a_payload_that_declares_its_tunnel_can_fail_by_it(tmp_path: Path) -> None:
     setup = "Warning: remote port forwarding failed for listen port 1234\n"
     facts = '[run]\nstage_reached = "benchmark"\n'
-    assert causes_of(report(tmp_path, setup_log=setup, case_toml=facts)) == ["stale_image"]
+    assert "tunnel_down" in causes_of(report(tmp_path, setup_log=setup, case_toml=facts), refuted=True)
     declared = facts + '[stages.benchmark]\ndepends_on = ["gpu", "tunnel:1234"]\n'
     assert causes_of(report(tmp_path, setup_log=setup, case_toml=declared))[0] == "tunnel_down"
 
@@ -124,6 +124,28 @@ def test_a_run_that_ended_well_says_none_first(tmp_path: Path) -> None:
     assert all(h.refuted for h in said.hypotheses[1:])
     missed = report(tmp_path, case_toml=facts.replace("31", "3"))
     assert missed.outcome == "failed"
+
+
+def test_where_nothing_speaks_what_is_common_in_the_stage_is_named_with_little_likelihood(tmp_path: Path) -> None:
+    said = report(tmp_path, setup_log="working\n", case_toml='[run]\nstage_reached = "params"\n')
+    common = [h for h in said.hypotheses if "nothing speaks for it" in h.why]
+    assert {"param_fetch_network", "param_checksum"} <= {h.cause for h in common}
+    assert all(h.likelihood <= 0.05 for h in common)
+
+
+def test_words_of_no_known_wording_name_a_cause(tmp_path: Path) -> None:
+    said = report(tmp_path, daemon_log="the polynomial arena does not fit into the GPU: 31 GiB of 24 GiB\n")
+    assert causes_of(said)[0] == "cuda_oom"
+    denied = report(
+        tmp_path, daemon_log="if the arena does not fit into the GPU, lower the window (see the documentation)\n"
+    )
+    assert "cuda_oom" not in [h.cause for h in denied.hypotheses if h.evidence]
+
+
+def test_a_client_that_stops_at_one_refusal_of_a_healthy_prover(tmp_path: Path) -> None:
+    bench = "Traceback (most recent call last):\nAioRpcError: RESOURCE_EXHAUSTED, 8 of 8 slots taken, try again\n"
+    said = report(tmp_path, bench_log=bench, daemon_log="statement 1 proved\nstatement 2 proved\n")
+    assert causes_of(said)[0] == "client_aborts_batch"
 
 
 def test_the_report_travels_as_json(tmp_path: Path) -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
 from jobs.diagnosis.case import Case, plain
+from jobs.diagnosis.concepts import FOLDER, load_concepts, neutral, words_of
 from jobs.diagnosis.scan import scan
 from jobs.diagnosis.signatures import Signature, load_signatures
 from jobs.diagnosis.weigh import causes
 
-SIGNATURES = load_signatures()
+SIGNATURES, CONCEPTS = load_signatures(), load_concepts()
 
 
 def test_ids_are_unique_and_causes_known() -> None:
-    assert len({s.id for s in SIGNATURES}) == len(SIGNATURES)
-    assert {s.cause for s in SIGNATURES} <= set(causes())
-    assert all(0 < s.weight < 1 and s.examples for s in SIGNATURES)
+    every = [*SIGNATURES, *CONCEPTS]
+    assert len({s.id for s in every}) == len(every)
+    assert {s.cause for s in every} <= set(causes())
+    assert all(0 < s.weight < 1 and s.examples for s in every)
+    assert {s.cause for s in CONCEPTS} == set(causes()) - {"none"}
 
 
 @pytest.mark.parametrize("signature", SIGNATURES, ids=lambda s: s.id)
@@ -30,6 +35,24 @@ def test_its_examples_match_and_its_counter_examples_do_not(signature: Signature
         assert not signature.matches(plain(counter)), counter
 
 
+@pytest.mark.parametrize("concept", CONCEPTS, ids=lambda s: s.id)
+def test_a_concept_knows_its_examples_by_their_words(concept: Signature) -> None:
+    for example in concept.examples:
+        assert concept.id in {f.signature.id for f in scan(Case({"daemon.log": ["nothing here", example]}))}, example
+    for counter in concept.counter:
+        assert concept.id not in {f.signature.id for f in scan(Case({"daemon.log": [counter]}))}, counter
+
+
+def test_lines_that_deny_or_tell_of_somebody_else_are_no_concepts() -> None:
+    table = tomllib.loads((FOLDER / "lexicon.toml").read_text(encoding="utf-8"))["neutral"]
+    assert [e for e in table["examples"] if not neutral().search(words_of(e))] == []
+    assert [e for e in table["counter"] if neutral().search(words_of(e))] == []
+
+
+def test_identifiers_are_taken_apart_and_lines_stay_lines() -> None:
+    assert words_of("hipErrorOutOfMemory\nCL_OUT_OF_RESOURCES") == "hip Error Out Of Memory\nCL OUT OF RESOURCES"
+
+
 def test_causes_explain_causes_and_every_one_has_a_next_step() -> None:
     for cause, about in causes().items():
         assert about["next"].endswith((".", ")")), cause
@@ -39,5 +62,5 @@ def test_causes_explain_causes_and_every_one_has_a_next_step() -> None:
 def test_a_million_lines_are_read_and_the_line_is_found() -> None:
     lines = [f"2026-03-12 INFO partition {i % 16} done in {i % 97} ms" for i in range(300_000)]
     lines[123_456] = "CUDA error: no kernel image is available for execution on the device"
-    (finding,) = scan(Case({"daemon.log": lines}))
+    (finding,) = (f for f in scan(Case({"daemon.log": lines})) if not f.concept)
     assert [e.line for e in finding.evidence] == [123_457]
