@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from jobs.diagnosis.cards import card_without_code
 from jobs.diagnosis.case import Case, plain
 from jobs.diagnosis.clues import Clue, cite
 from jobs.diagnosis.report import Evidence
@@ -61,6 +62,12 @@ _OWN_CUDA = re.compile(
     r"(?:built|compiled) (?:with|for|against) CUDA[ v]*(\d{1,2}\.\d)",
     re.IGNORECASE,
 )
+_ON_CPU = re.compile(
+    r"\b(?:synth\w*|witness\w*|trace ?gen\w*|preprocess\w*|cpu)\b[ :=]*(\d+(?:\.\d+)?) ?(ms|s)\b", re.IGNORECASE
+)
+_ON_GPU = re.compile(
+    r"\b(?:gpu|msm|ntt|prove|proving|compute|kernels?)\b[ :=]*(\d+(?:\.\d+)?) ?(ms|s)\b", re.IGNORECASE
+)
 _GENERIC = re.compile(r"nvidia|geforce|rtx|gtx|tesla|\W", re.IGNORECASE)
 
 
@@ -72,6 +79,8 @@ def across(case: Case) -> Iterator[Clue]:
     yield from _other_revision(case)
     yield from _older_driver(case)
     yield from _power_limit(case)
+    yield from _phases(case)
+    yield from card_without_code(case.text(r"gpu_model", r"gpu_name", r"hardware\.gpu"), _lines(case))
 
 
 def _lines(case: Case, *, kernel: bool = False) -> Iterator[Evidence]:
@@ -175,3 +184,19 @@ def _power_limit(case: Case) -> Iterator[Clue]:
             words = f"power limit {now[0]:g} W, default {own[0]:g} W"
             yield Clue("power_cap", 0.75, words, [now[1], own[1]], "power.limit equal to power.default_limit.")
             return
+
+
+def _phases(case: Case) -> Iterator[Clue]:
+    """The parts of a proof on the processor take several times as long as those on the card."""
+    told = [
+        (_seconds(*cpu.groups()), _seconds(*gpu.groups()), line)
+        for line in _lines(case)
+        if (cpu := _ON_CPU.search(line.text)) and (gpu := _ON_GPU.search(line.text))
+    ]
+    if told and (on_cpu := sum(cpu for cpu, _, _ in told)) > 4 * (on_gpu := sum(gpu for _, gpu, _ in told)):
+        words = f"{on_cpu:.0f} s on the processor, {on_gpu:.0f} s on the card, over {len(told)} proofs"
+        yield Clue("slow_cpu", 0.55, words, [line for _, _, line in told[:3]], "The card being busy most of that time.")
+
+
+def _seconds(number: str, unit: str) -> float:
+    return float(number) / (1000 if unit.lower() == "ms" else 1)
