@@ -67,6 +67,7 @@ class Follower:
         self._next: dict[str, int] = {}
         self._open: dict[str, tuple[int, bytes]] = {}
         self._holes: dict[str, _Hole] = {}
+        self._whole: dict[str, int] = {}  # the line after what the archive told, where it has none of it
         self._begun = False
         self.live = True
 
@@ -114,7 +115,11 @@ class Follower:
         self._open[stream] = (number, (begun + rest)[:MAX_LINE])
 
     def _jumped(self, stream: str, first_line: int) -> None:
-        """A frame that does not go on where we were: its first line may be the end of one, so that is missing too."""
+        """A frame that does not go on where we were: after lost ones its first line may be the end of one, so that is
+        missing too. Right after what the archive told it is whole.
+        """
+        if first_line == self._next.get(stream) == self._whole.get(stream):
+            return
         # A stream that was not there at first is new: what is before its first frame was lost.
         since = self._next.get(stream, 1 if self._begun else first_line + 1)
         if first_line < since or (first_line == 1 and stream not in self._next):
@@ -164,9 +169,10 @@ class Follower:
                 self._store(), self._run, self._instance, summary.stream, records, places[summary.stream]
             )
             try:
-                found = reader.lines(first, min(last - first + 1, AT_ONCE))
+                found = reader.lines(first, min(last - first + 1, AT_ONCE) + 1)
             except StoreError:
                 return
+            self._whole[summary.stream] = 0 if any(line.number > last for line in found) else last + 1
             for line in found:
-                if not line.gap:
+                if line.number <= last and not line.gap:
                     self._tell(summary.stream, line.number, line.text[:MAX_LINE].encode(), lines)

@@ -20,6 +20,7 @@ def judged() -> dict[str, list[Judged]]:
 
 
 @pytest.mark.corpus
+@pytest.mark.timeout(600)  # hundreds of whole logs
 def test_the_right_cause_comes_first_in_failures_that_no_signature_was_written_from(
     judged: dict[str, list[Judged]],
 ) -> None:
@@ -33,6 +34,7 @@ def test_the_right_cause_comes_first_in_failures_that_no_signature_was_written_f
 
 
 @pytest.mark.corpus
+@pytest.mark.timeout(600)  # hundreds of whole logs
 def test_every_line_that_is_cited_is_there_and_likelihoods_are_a_share_of_one(judged: dict[str, list[Judged]]) -> None:
     for j in (j for split in SPLITS for j in judged[split]):
         assert sum(h.likelihood for h in j.report.hypotheses if not h.refuted) <= 1.0 + 1e-6, j.case.name

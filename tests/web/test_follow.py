@@ -73,6 +73,24 @@ def test_lines_that_the_tail_lost_come_from_the_archive_before_those_behind_them
     assert machine.told() == [(8, "eight")]
 
 
+def test_what_comes_after_a_silence_is_told_at_once(machine: Machine) -> None:
+    machine.archived(b"one\ntwo\n")
+    assert machine.told() == [(1, "one"), (2, "two")]
+    machine.live(3, b"three\nfo")
+    assert machine.told() == [(3, "three")]
+    machine.live(4, b"ur\n")
+    assert machine.told() == [(4, "four")]
+
+
+def test_a_line_of_which_the_archive_has_the_beginning_is_told_whole(machine: Machine) -> None:
+    machine.archived(b"one\ntw")
+    assert machine.told() == [(1, "one")]
+    machine.live(2, b"o\nthree\n")
+    assert machine.told() == []
+    machine.archived(b"o\nthree\n")
+    assert machine.told() == [(2, "two"), (3, "three")]
+
+
 def test_a_new_stream_whose_first_frame_was_lost(machine: Machine) -> None:
     assert machine.told() == []
     machine.live(2, b"wo\nthree\n")
