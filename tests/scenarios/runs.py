@@ -10,7 +10,7 @@ import psutil
 from sqlalchemy import select
 
 from jobs.domain import inputs
-from jobs.domain.archive import records_of
+from jobs.domain.archive import places_of, records_of
 from jobs.domain.models import Event, Input, Instance, Proof, Run
 from jobs.domain.runs import RunRequest, create_run
 from jobs.domain.states import ENDED, VERDICTS
@@ -128,11 +128,12 @@ class Asked:
 
     # What is left of it
 
-    def text(self, stream: str) -> str:
-        instance = self.instance()
+    def text(self, stream: str, instance: Instance | None = None) -> str:
+        instance = instance or self.instance()
         with self.world.context.sessions() as session:
             records = records_of(session, instance.id).get(stream, [])
-        reader = StreamReader(self.world.context.store, self.id, instance.id, stream, records)
+            places = places_of(session, instance.id)[stream]
+        reader = StreamReader(self.world.context.store, self.id, instance.id, stream, records, places)
         return b"".join(reader.raw()).decode(errors="replace")
 
     def last_words_ms(self) -> int:
