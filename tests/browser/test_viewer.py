@@ -22,6 +22,8 @@ from tests.browser.hostile import EVIL, HOSTILE
 from tests.browser.shots import Stage, chromium, stage, watched
 from tests.fakes.controller import wait_for
 
+expect.set_options(timeout=30_000)  # on a busy machine a page needs more than the five seconds that are usual
+
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 MILLION = 1_000_000
 
