@@ -17,7 +17,6 @@ from logs.frames import read_chunks
 from logs.gaps import missing_text
 from logs.levels import LEVELS, level_of
 from logs.reader import MAX_PAGE_LINES, Line, StreamReader
-from logs.redact import redact
 from logs.segments import Segments
 from logs.store import Store
 from logs.wire import ChunkRecord
@@ -102,7 +101,7 @@ class Source:
     def _lines(self, stream: int, first: int, count: int) -> Iterator[Line]:
         while count > 0:
             reader = self._reader(stream, first, min(count, MAX_PAGE_LINES))
-            yield from masked(reader.lines(first, count))
+            yield from reader.lines(first, count)
             first, count = first + MAX_PAGE_LINES, count - MAX_PAGE_LINES
 
     def _reader(self, stream: int, first: int, count: int) -> StreamReader:
@@ -169,14 +168,3 @@ def _batches(order: Ints) -> Iterator[Ints]:
     while at < len(order):
         yield order[at : at + size]
         at, size = at + size, min(2 * size, MOST_AT_ONCE)
-
-
-def masked(lines: list[Line]) -> list[Line]:
-    """The lines as today's rules mask them, whatever those of their machine's agent did."""
-    whole = "\n".join(line.text for line in lines).encode("utf-8", "surrogatepass")
-    texts = redact(whole).decode("utf-8", "surrogatepass").split("\n")
-    return [line if line.text == text else _with(line, text) for line, text in zip(lines, texts, strict=True)]
-
-
-def _with(line: Line, text: str) -> Line:
-    return Line(line.number, text, line.t_ms, line.length, line.truncated, line.gap)
