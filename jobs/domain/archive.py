@@ -34,6 +34,7 @@ RECORD = (
     Chunk.prev_sha256,
 )
 """The columns of a `ChunkRecord`, in its order: a row of them is much cheaper than a `Chunk`."""
+_SEGMENT = (SegmentRow.first_seq, SegmentRow.frame_bytes, SegmentRow.mark)
 
 
 def records_of(session: Session, instance_id: str) -> dict[str, list[ChunkRecord]]:
@@ -50,25 +51,28 @@ def records_of(session: Session, instance_id: str) -> dict[str, list[ChunkRecord
 def segments_of(session: Session, instance_id: str, stream: str) -> list[Segment]:
     """The segments of one stream in order; what none of them holds has an object of its own, unless it expired."""
     rows = session.execute(
-        select(SegmentRow.first_seq, SegmentRow.frame_bytes, SegmentRow.mark)
+        select(*_SEGMENT)
         .where(SegmentRow.instance_id == instance_id, SegmentRow.stream == stream)
         .order_by(SegmentRow.first_seq)
     )
-    return [Segment(first_seq, tuple(frame_bytes), mark) for first_seq, frame_bytes, mark in rows]
+    return [_segment(*row) for row in rows]
 
 
 def segments_between(session: Session, instance_id: str, stream: str, first: int, last: int) -> Segments:
     """Where the bytes of the chunks `first` to `last` of a stream are: what a page of a long log needs to know."""
     rows = session.execute(
-        select(SegmentRow.first_seq, SegmentRow.frame_bytes, SegmentRow.mark).where(
+        select(*_SEGMENT).where(
             SegmentRow.instance_id == instance_id,
             SegmentRow.stream == stream,
             SegmentRow.first_seq <= last,
             SegmentRow.last_seq >= first,
         )
     )
-    held = [Segment(first_seq, tuple(frame_bytes), mark) for first_seq, frame_bytes, mark in rows]
-    return Segments(held, expired(session, [instance_id]).get(instance_id, ""))
+    return Segments([_segment(*row) for row in rows], expired(session, [instance_id]).get(instance_id, ""))
+
+
+def _segment(first_seq: int, frame_bytes: list[int], mark: str) -> Segment:
+    return Segment(first_seq, tuple(frame_bytes), mark)
 
 
 class Places(dict[str, Segments]):
@@ -99,12 +103,10 @@ def places(session: Session, instance_ids: Iterable[str]) -> dict[str, Places]:
     found = {one: Places(gone.get(one, "")) for one in ids}
     streams: dict[tuple[str, str], list[Segment]] = {}
     rows = session.execute(
-        select(
-            SegmentRow.instance_id, SegmentRow.stream, SegmentRow.first_seq, SegmentRow.frame_bytes, SegmentRow.mark
-        ).where(SegmentRow.instance_id.in_(ids))
+        select(SegmentRow.instance_id, SegmentRow.stream, *_SEGMENT).where(SegmentRow.instance_id.in_(ids))
     )
-    for instance_id, stream, first_seq, frame_bytes, mark in rows:
-        streams.setdefault((instance_id, stream), []).append(Segment(first_seq, tuple(frame_bytes), mark))
+    for instance_id, stream, *columns in rows:
+        streams.setdefault((instance_id, stream), []).append(_segment(*columns))
     for (instance_id, stream), segments in streams.items():
         found[instance_id][stream] = Segments(segments, found[instance_id].gone)
     return found

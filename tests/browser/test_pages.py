@@ -6,27 +6,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.shots import THEMES, WIDTHS, Stage, chromium, look, pages, stage, watched
+from tests.browser.shots import THEMES, WIDTHS, Stage, look, pages, watched
 from tests.web.seed_vast import BAD, machine_id
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 # Chromium writes a line for a page that answers 404, as it should.
 EXPECTED = ("status of 404",)
-
-
-@pytest.fixture(scope="module")
-def staged() -> Iterator[Stage]:
-    if chromium() is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    with stage() as made:
-        yield made
 
 
 @pytest.fixture(scope="session")

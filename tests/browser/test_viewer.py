@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,7 @@ from logs.ansi import plain
 from logs.chunks import ChunkCutter
 from logs.wire import MAX_BATCH_CHUNKS
 from tests.browser.hostile import EVIL, HOSTILE
-from tests.browser.shots import Stage, chromium, stage, watched
+from tests.browser.shots import Stage, watched
 from tests.fakes.controller import wait_for
 
 expect.set_options(timeout=30_000)  # on a busy machine a page needs more than the five seconds that are usual
@@ -47,14 +46,6 @@ class Writer:
                 chunks.append(cut)
         for first in range(0, len(chunks), MAX_BATCH_CHUNKS):
             add_chunks(self.staged.context, self.instance, self.stream, chunks[first : first + MAX_BATCH_CHUNKS])
-
-
-@pytest.fixture(scope="module")
-def staged() -> Iterator[Stage]:
-    if chromium() is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    with stage() as made:
-        yield made
 
 
 def opened(staged: Stage, path: str, width: int = 1440, **more: Any) -> tuple[Page, list[str]]:
